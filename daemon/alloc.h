@@ -1,0 +1,40 @@
+/*
+ * alloc.h - memory that is there or the process is not.
+ *
+ * Running out of memory ends the daemon at once: its sessions live in other processes, the next daemon adopts them, and
+ * that path is tested, which half-finished operations in a starving process never are.
+ */
+#ifndef ALLOC_H
+#define ALLOC_H
+
+#include <stdlib.h>
+#include <string.h>
+
+static inline void *must(void *memory)
+{
+	if (!memory)
+		abort();
+	return memory;
+}
+
+static inline void *new_zeroed(size_t size)
+{
+	return must(calloc(1, size));
+}
+
+static inline char *new_text(const char *text)
+{
+	return text ? must(strdup(text)) : NULL;
+}
+
+static inline void *new_copy(const void *data, size_t length)
+{
+	char *copy = must(malloc(length + 1));
+
+	if (length)
+		memcpy(copy, data, length);
+	copy[length] = '\0';
+	return copy;
+}
+
+#endif

@@ -1,0 +1,161 @@
+/*
+ * conversation.c - the table of conversations and their open requests.
+ */
+#include "conversation.h"
+
+#include "alloc.h"
+#include "server.h"
+#include "store.h"
+
+#include <event2/event.h>
+
+/* How long a shim that was cut off may take to come back. */
+static const struct timeval reconnect_time = {60, 0};
+
+struct conversation *conversation_find(struct server *server, const uint8_t nonce[static LINK_NONCE_SIZE])
+{
+	struct conversation *conversation;
+
+	LIST_FOREACH(conversation, &server->conversations, next)
+	if (memcmp(conversation->nonce, nonce, LINK_NONCE_SIZE) == 0)
+		return conversation;
+	return NULL;
+}
+
+static void release(struct conversation *conversation)
+{
+	LIST_REMOVE(conversation, next);
+	if (conversation->expiry)
+		event_free(conversation->expiry);
+	free(conversation->session);
+	free(conversation->wanted_session);
+	free(conversation->directory);
+	free(conversation);
+}
+
+/* Frees it once nobody can come back for it and nothing is open. */
+static void release_if_over(struct conversation *conversation)
+{
+	if (conversation->client || !conversation->ended || conversation->request_count > 0)
+		return;
+	if (conversation->saved)
+		store_forget_conversation(conversation->server->store, conversation->nonce);
+	release(conversation);
+}
+
+static void on_expiry(evutil_socket_t fd, short what, void *context)
+{
+	struct conversation *conversation = context;
+
+	(void)fd;
+	(void)what;
+	conversation->ended = true;
+	release_if_over(conversation);
+}
+
+struct conversation *conversation_new(struct server *server, const uint8_t nonce[static LINK_NONCE_SIZE])
+{
+	struct conversation *conversation = new_zeroed(sizeof(*conversation));
+
+	conversation->server = server;
+	memcpy(conversation->nonce, nonce, LINK_NONCE_SIZE);
+	TAILQ_INIT(&conversation->requests);
+	conversation->expiry = must(evtimer_new(server->base, on_expiry, conversation));
+	event_add(conversation->expiry, &reconnect_time);
+	LIST_INSERT_HEAD(&server->conversations, conversation, next);
+	return conversation;
+}
+
+void conversation_free_all(struct server *server)
+{
+	struct conversation *conversation;
+
+	while ((conversation = LIST_FIRST(&server->conversations))) {
+		struct request *request;
+
+		conversation->ended = false; /* else its last request would free it */
+		while ((request = TAILQ_FIRST(&conversation->requests)))
+			request_withdraw(request);
+		release(conversation);
+	}
+}
+
+void conversation_attach(struct conversation *conversation, const struct conversation_outlet *outlet, void *client)
+{
+	event_del(conversation->expiry);
+	conversation->outlet = outlet;
+	conversation->client = client;
+	conversation->ended = false;
+}
+
+void conversation_detach(struct conversation *conversation)
+{
+	conversation->client = NULL;
+	event_add(conversation->expiry, &reconnect_time);
+	release_if_over(conversation);
+}
+
+void conversation_add(struct conversation *conversation, struct request *request)
+{
+	TAILQ_INSERT_TAIL(&conversation->requests, request, next);
+	conversation->request_count++;
+	conversation->request_bytes += request->size;
+}
+
+void conversation_remove(struct conversation *conversation, struct request *request)
+{
+	TAILQ_REMOVE(&conversation->requests, request, next);
+	conversation->request_count--;
+	conversation->request_bytes -= request->size;
+	release_if_over(conversation);
+}
+
+struct request *conversation_by_id(struct conversation *conversation, const char *id)
+{
+	struct request *request;
+
+	TAILQ_FOREACH(request, &conversation->requests, next)
+	if (rpc_id_equal(request->id, id))
+		return request;
+	return NULL;
+}
+
+struct request *conversation_by_line(struct conversation *conversation, uint64_t line, uint32_t item)
+{
+	struct request *request;
+
+	TAILQ_FOREACH(request, &conversation->requests, next)
+	if (request->line == line && request->item == item)
+		return request;
+	return NULL;
+}
+
+void conversation_answer(struct conversation *conversation, uint64_t line, const struct text *text)
+{
+	if (conversation->client)
+		conversation->outlet->answer(conversation->client, line, text);
+}
+
+void conversation_notify(struct conversation *conversation, const struct text *text)
+{
+	conversation_answer(conversation, 0, text);
+}
+
+void conversation_settle(struct conversation *conversation, uint64_t line)
+{
+	if (conversation->client)
+		conversation->outlet->settle(conversation->client, line);
+}
+
+bool conversation_congested(const struct conversation *conversation)
+{
+	return conversation->client && conversation->outlet->congested(conversation->client);
+}
+
+void conversation_save(struct conversation *conversation)
+{
+	conversation->saved = true;
+	store_save_conversation(conversation->server->store, conversation->nonce,
+		conversation->agreed ? conversation->agreed->name : NULL, conversation->initialize_line,
+		conversation->session);
+}

@@ -1,0 +1,70 @@
+/*
+ * conversation.h - what one shim's client and the server have agreed on, and what is still to be answered.
+ *
+ * A conversation is known by its shim's nonce. It outlives the connection: a shim that lost it comes back with the same
+ * nonce, and a restarted daemon finds revision and default session in the store.
+ */
+#ifndef CONVERSATION_H
+#define CONVERSATION_H
+
+#include "link.h"
+#include "request.h"
+
+struct server;
+
+/* How a conversation reaches its client; implemented by the connection. */
+struct conversation_outlet {
+	void (*answer)(void *client, uint64_t line, const struct text *text); /* line 0: a notification */
+	void (*settle)(void *client, uint64_t line);
+	/* True while the client does not read what it was sent. */
+	bool (*congested)(void *client);
+};
+
+struct conversation {
+	LIST_ENTRY(conversation) next;
+	struct server *server;
+	uint8_t nonce[LINK_NONCE_SIZE];
+	const struct conversation_outlet *outlet;
+	void *client;                  /* NULL while no connection is there */
+	const struct revision *agreed; /* by the handshake, NULL before it */
+	uint64_t initialize_line;      /* which line that was, so that it can be answered again */
+	char *session;                 /* id of the session that calls without one go to; NULL until one is needed */
+	char *wanted_session;          /* id or name that the shim was started with */
+	char *directory;               /* where the client runs */
+	uint64_t lines_seen;           /* the highest line that came; lower ones come again */
+	uint64_t lines_settled;        /* what the store need not keep any more */
+	bool ended;                    /* the client has said its last line */
+	bool saved;                    /* the store knows what was agreed on */
+	bool recalled;                 /* what the store knows of it has been asked for, if there can be anything */
+	bool answers_stored;           /* the store holds answers that a settlement would free */
+	struct request_list requests;
+	size_t request_count;
+	size_t request_bytes; /* of their lines */
+	struct event *expiry; /* runs while nobody is connected */
+};
+LIST_HEAD(conversation_list, conversation);
+
+struct conversation *conversation_find(struct server *server, const uint8_t nonce[static LINK_NONCE_SIZE]);
+struct conversation *conversation_new(struct server *server, const uint8_t nonce[static LINK_NONCE_SIZE]);
+void conversation_free_all(struct server *server);
+
+void conversation_attach(struct conversation *conversation, const struct conversation_outlet *outlet, void *client);
+/* The connection is gone. The conversation waits some time for the shim to come back, unless it had said its last line.
+ */
+void conversation_detach(struct conversation *conversation);
+
+void conversation_add(struct conversation *conversation, struct request *request);
+void conversation_remove(struct conversation *conversation, struct request *request);
+/* NULL if no such request is open. */
+struct request *conversation_by_id(struct conversation *conversation, const char *id);
+struct request *conversation_by_line(struct conversation *conversation, uint64_t line, uint32_t item);
+
+void conversation_answer(struct conversation *conversation, uint64_t line, const struct text *text);
+void conversation_notify(struct conversation *conversation, const struct text *text);
+void conversation_settle(struct conversation *conversation, uint64_t line);
+bool conversation_congested(const struct conversation *conversation);
+
+/* Puts what was agreed on into the store. */
+void conversation_save(struct conversation *conversation);
+
+#endif

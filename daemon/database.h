@@ -1,0 +1,67 @@
+/*
+ * database.h - the SQLite file: opening, migrating, running one prepared statement.
+ *
+ * Used by the store's thread alone. database.c is the only file that knows SQLite.
+ */
+#ifndef DATABASE_H
+#define DATABASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct database;
+
+/* Rows of the statement table in database.c. */
+enum database_statement {
+	DATABASE_ADD_SESSION,
+	DATABASE_FIND_SESSION,
+	DATABASE_TOUCH_SESSION,
+	DATABASE_ADD_EVALUATION,
+	DATABASE_ADD_ANSWER,
+	DATABASE_FIND_ANSWER,
+	DATABASE_SETTLE,
+	DATABASE_SAVE_CONVERSATION,
+	DATABASE_FIND_CONVERSATION,
+	DATABASE_FORGET_CONVERSATION,
+	DATABASE_FORGET_OLD_CONVERSATIONS,
+	DATABASE_FORGET_LOST_ANSWERS,
+	DATABASE_STATEMENTS
+};
+
+enum value_kind { VALUE_NULL, VALUE_NUMBER, VALUE_TEXT, VALUE_BLOB };
+
+struct value {
+	enum value_kind kind;
+	int64_t number;
+	char *data; /* owned, with a NUL behind it */
+	size_t length;
+};
+
+void value_free(struct value *value);
+
+enum database_result {
+	DATABASE_ROW,    /* out holds the first row */
+	DATABASE_DONE,   /* no row */
+	DATABASE_EXISTS, /* a uniqueness constraint said no; the transaction goes on */
+	DATABASE_BROKEN, /* the transaction cannot go on; database_problem says why */
+};
+
+/* A database that could not be opened is returned too: everything on it is DATABASE_BROKEN, and reopening is tried by
+ * database_begin. */
+struct database *database_open(const char *directory);
+void database_close(struct database *database);
+
+const char *database_problem(const struct database *database);
+
+bool database_begin(struct database *database) __attribute__((warn_unused_result));
+bool database_commit(struct database *database) __attribute__((warn_unused_result));
+void database_rollback(struct database *database);
+
+enum database_result database_run(struct database *database, enum database_statement statement, const struct value *in,
+	size_t in_count, struct value *out, size_t out_count) __attribute__((warn_unused_result));
+
+/* Moves the write-ahead log into the database, if that is due or the caller is idle. */
+void database_checkpoint(struct database *database, bool idle);
+
+#endif

@@ -1,0 +1,161 @@
+/*
+ * evaluation.c - answering and recording.
+ *
+ * The answer goes out first and the record is committed some milliseconds later, with others; the worker keeps the
+ * result until then, so that a daemon that dies in between loses nothing.
+ */
+#include "evaluation.h"
+
+#include "alloc.h"
+#include "conversation.h"
+#include "log.h"
+#include "report.h"
+#include "store.h"
+#include "tools.h"
+#include "worker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct evaluation *evaluation_new(
+	struct request *request, const char *package, const char *code, size_t code_length, uint64_t time_limit_ms)
+{
+	struct evaluation *evaluation = new_zeroed(sizeof(*evaluation));
+
+	evaluation->request = request;
+	memcpy(evaluation->nonce, request->conversation->nonce, LINK_NONCE_SIZE);
+	evaluation->line = request->line;
+	evaluation->item = request->item;
+	evaluation->package = new_text(package);
+	evaluation->code = new_copy(code, code_length);
+	evaluation->code_length = code_length;
+	evaluation->time_limit_ms = time_limit_ms;
+	return evaluation;
+}
+
+struct evaluation *evaluation_adopt(struct server *server, struct session *session, const struct origin *origin)
+{
+	struct evaluation *evaluation = new_zeroed(sizeof(*evaluation));
+	struct conversation *conversation = conversation_find(server, origin->nonce);
+
+	if (!conversation)
+		conversation = conversation_new(server, origin->nonce);
+	evaluation->request = conversation_by_line(conversation, origin->line, origin->item);
+	if (!evaluation->request) {
+		evaluation->request = request_new(conversation, origin->line, origin->item, origin->id, 0);
+		evaluation->request->revision = origin->revision;
+		evaluation->request->progress_token = new_text(origin->progress_token);
+	}
+	evaluation->request->session = session;
+	memcpy(evaluation->nonce, origin->nonce, LINK_NONCE_SIZE);
+	evaluation->line = origin->line;
+	evaluation->item = origin->item;
+	evaluation->started_at = origin->started_at;
+	if (origin->code) {
+		evaluation->code = new_copy(origin->code, origin->code_length);
+		evaluation->code_length = origin->code_length;
+	}
+	return evaluation;
+}
+
+void evaluation_free(struct evaluation *evaluation)
+{
+	free(evaluation->package);
+	free(evaluation->code);
+	free(evaluation);
+}
+
+void evaluation_withdraw(struct evaluation *evaluation, struct store *store)
+{
+	struct request *request = evaluation->request;
+
+	if (!request)
+		return;
+	evaluation->request = NULL;
+	request->conversation->answers_stored = true;
+	store_add_answer(store, evaluation->nonce, evaluation->line, evaluation->item, NULL, 0);
+	request_withdraw(request);
+}
+
+/* What the store needs to tell the worker that a result is safe. */
+struct receipt {
+	struct server *server;
+	char session_id[WORKLINK_SESSION_ID_LENGTH + 1];
+	uint64_t seq;
+};
+
+static void on_recorded(void *context, enum store_status status)
+{
+	struct receipt *receipt = context;
+	struct session *session = session_find(receipt->server, receipt->session_id);
+
+	if (status != STORE_DONE)
+		log_error("%s: evaluation %" PRIu64 " could not be kept", receipt->session_id, receipt->seq);
+	if (session && session->worker)
+		worker_forget(session->worker, receipt->seq);
+	free(receipt);
+}
+
+static void record(
+	struct evaluation *evaluation, struct session *session, const struct result *result, const struct text *text)
+{
+	struct receipt *receipt = new_zeroed(sizeof(*receipt));
+	struct store_evaluation row = {
+		.session = session->id,
+		.seq = result->seq,
+		.code = evaluation->code,
+		.code_length = evaluation->code_length,
+		.text = text->data,
+		.text_length = text->length,
+		.package = session->package ? session->package : "",
+		.outcome = (int)result->outcome,
+		.started_at = evaluation->started_at,
+		.elapsed_us = result->elapsed_us,
+	};
+
+	receipt->server = session->server;
+	memcpy(receipt->session_id, session->id, sizeof(receipt->session_id));
+	receipt->seq = result->seq;
+	store_add_evaluation(session->server->store, &row, on_recorded, receipt);
+}
+
+void evaluation_finish(struct evaluation *evaluation, struct session *session, const struct result *result)
+{
+	struct store *store = session->server->store;
+	struct request *request = evaluation->request;
+	struct report report;
+	struct text answer = {0};
+
+	report_make(&report, result, session->id);
+	if (request) {
+		struct json_object *content = tools_result(request, &report);
+		request_compose_result(request, content, &answer);
+		json_object_put(content);
+		evaluation->request = NULL;
+		request->conversation->answers_stored = true;
+		store_add_answer(
+			store, evaluation->nonce, evaluation->line, evaluation->item, answer.data, answer.length);
+	}
+	record(evaluation, session, result, &report.text);
+	if (request)
+		request_answer(request, &answer);
+	text_free(&answer);
+	report_free(&report);
+}
+
+void evaluation_progress(struct evaluation *evaluation, uint64_t elapsed_us, uint64_t lines, const char *last_line)
+{
+	double seconds = (double)elapsed_us / 1e6;
+	char message[512];
+
+	/* Progress must rise; a clock that does not is no progress. */
+	if (!evaluation->request || seconds <= evaluation->last_progress)
+		return;
+	evaluation->last_progress = seconds;
+	if (lines == 0)
+		snprintf(message, sizeof(message), "%.0f s", seconds);
+	else
+		snprintf(message, sizeof(message), "%.0f s, %" PRIu64 " line%s of output: %.300s", seconds, lines,
+			lines == 1 ? "" : "s", last_line ? last_line : "");
+	request_progress(evaluation->request, seconds, message);
+}

@@ -1,0 +1,43 @@
+/*
+ * evaluation.h - one evaluation of a session's, from the queue to its record in the transcript.
+ */
+#ifndef EVALUATION_H
+#define EVALUATION_H
+
+#include "origin.h"
+#include "request.h"
+#include "result.h"
+#include "session.h"
+
+struct evaluation {
+	TAILQ_ENTRY(evaluation) next;
+	struct request *request; /* NULL once it was cancelled */
+	uint8_t nonce[LINK_NONCE_SIZE];
+	uint64_t line;
+	uint32_t item;
+	char *package; /* NULL for the session's own */
+	char *code;    /* NULL if it is not known any more */
+	size_t code_length;
+	uint64_t time_limit_ms;
+	uint64_t seq;        /* 0 until it is sent */
+	uint64_t started_at; /* universal time */
+	double last_progress;
+};
+
+struct evaluation *evaluation_new(
+	struct request *request, const char *package, const char *code, size_t code_length, uint64_t time_limit_ms);
+/* What a former daemon had begun; its request lives on in the conversation it came from. */
+struct evaluation *evaluation_adopt(struct server *server, struct session *session, const struct origin *origin);
+/* Its request must have ended. */
+void evaluation_free(struct evaluation *evaluation);
+
+/* The client has cancelled: the request ends now, without an answer, also for a line that comes again. */
+void evaluation_withdraw(struct evaluation *evaluation, struct store *store);
+
+/* Ends it: the transcript keeps it, its request (if there still is one) is answered. */
+void evaluation_finish(struct evaluation *evaluation, struct session *session, const struct result *result);
+
+/* Tells the request how far it is. */
+void evaluation_progress(struct evaluation *evaluation, uint64_t elapsed_us, uint64_t lines, const char *last_line);
+
+#endif

@@ -1,0 +1,193 @@
+/*
+ * main.c - cl-mcpd: options, start, the event loop, end.
+ */
+#include "config.h"
+
+#include "adoption.h"
+#include "alloc.h"
+#include "client.h"
+#include "listener.h"
+#include "log.h"
+#include "paths.h"
+#include "server.h"
+#include "session.h"
+#include "store.h"
+#include "tools.h"
+#include "zygote.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Another daemon is at work; like sendmail's EX_TEMPFAIL. */
+#define EXIT_TAKEN 75
+
+static const char help[] =
+	"Usage: cl-mcpd [OPTION]...\n"
+	"Host Lisp sessions for MCP clients. Started by cl-mcp-shim when needed; stays in the foreground.\n"
+	"\n"
+	"  --socket PATH   listen there instead of the computed place\n"
+	"  --ready-fd N    write \"ready\" to descriptor N once clients can connect, or why they cannot\n"
+	"  --verbose       log more\n"
+	"  --version       print the version and exit\n"
+	"  --help          print this and exit\n"
+	"\n"
+	"SIGTERM ends the daemon; sessions live on and the next daemon takes them over. `cl-mcpctl shutdown` ends them too.\n"
+	"Exit status: 0 after SIGTERM or shutdown, 1 if it could not start, 2 for wrong usage, 75 if another daemon runs.\n";
+
+struct options {
+	const char *socket;
+	int ready_fd;
+};
+
+static struct options parse_options(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"ready-fd", required_argument, NULL, 'r'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"version", no_argument, NULL, 'V'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct options options = {.ready_fd = -1};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		char *end;
+		switch (option) {
+		case 's':
+			options.socket = optarg;
+			break;
+		case 'r':
+			options.ready_fd = (int)strtol(optarg, &end, 10);
+			if (*end || options.ready_fd < 3) {
+				fprintf(stderr, "cl-mcpd: --ready-fd needs the number of an open descriptor, not %s\n",
+					optarg);
+				exit(2);
+			}
+			break;
+		case 'v':
+			log_set_level(LOG_LEVEL_DEBUG);
+			break;
+		case 'V':
+			puts("cl-mcpd " PACKAGE_VERSION);
+			exit(0);
+		case 'h':
+			fputs(help, stdout);
+			exit(0);
+		default:
+			fputs("Try `cl-mcpd --help'.\n", stderr);
+			exit(2);
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "cl-mcpd: unexpected argument %s\nTry `cl-mcpd --help'.\n", argv[optind]);
+		exit(2);
+	}
+	return options;
+}
+
+/* Whoever started us waits for this line. */
+static void tell_starter(int fd, const char *line)
+{
+	if (fd < 0)
+		return;
+	if (dprintf(fd, "%s\n", line) < 0)
+		log_warning("whoever started the daemon does not listen");
+	close(fd);
+}
+
+static void on_signal(evutil_socket_t signal_number, short what, void *context)
+{
+	struct server *server = context;
+
+	(void)what;
+	log_info("%s: leaving, sessions live on", strsignal(signal_number));
+	event_base_loopexit(server->base, NULL);
+}
+
+/* Each session costs a descriptor, each client one: take what we may have. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static void on_adopted(struct server *server)
+{
+	listener_serve(server->listener);
+}
+
+static void serve(struct server *server)
+{
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+	struct event *events[sizeof(signals) / sizeof(*signals)];
+	char state_directory[PATH_MAX] = "";
+
+	if (paths_state_directory(state_directory, sizeof(state_directory)) < 0)
+		log_error("no home directory: transcripts have no place");
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+		events[i] = must(evsignal_new(server->base, signals[i], on_signal, server));
+		event_add(events[i], NULL);
+	}
+	tools_start();
+	server->store = store_open(server->base, state_directory);
+	server->zygote = zygote_new(server);
+	adoption_start(server, on_adopted);
+	event_base_dispatch(server->base);
+
+	client_close_all(server);
+	store_close(server->store);
+	adoption_abandon(server);
+	zygote_free(server->zygote);
+	conversation_free_all(server);
+	session_free_all(server);
+	tools_stop();
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		event_free(events[i]);
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = parse_options(argc, argv);
+	struct server server = {.started_ms = server_clock_ms()};
+	char socket_path[PATHS_SOCKET_SIZE], directory[PATHS_SOCKET_SIZE], problem[512];
+
+	umask(077);
+	signal(SIGPIPE, SIG_IGN);
+	if (options.socket)
+		setenv("CL_MCPD_SOCKET", options.socket, 1);
+	if (paths_socket(socket_path) < 0 || paths_runtime_directory(socket_path, directory, sizeof(directory)) < 0) {
+		snprintf(problem, sizeof(problem), "the socket's path is longer than %d bytes", PATHS_SOCKET_SIZE - 1);
+		log_error("%s", problem);
+		tell_starter(options.ready_fd, problem);
+		return 1;
+	}
+	raise_descriptor_limit();
+	server.base = must(event_base_new());
+	server.runtime_directory = directory;
+	enum listener_status status = listener_open(&server, socket_path, problem, sizeof(problem));
+	if (status != LISTENER_READY) {
+		if (status == LISTENER_TAKEN)
+			snprintf(problem, sizeof(problem), "another daemon serves %s", socket_path);
+		log_error("%s", problem);
+		tell_starter(options.ready_fd, problem);
+		event_base_free(server.base);
+		return status == LISTENER_TAKEN ? EXIT_TAKEN : 1;
+	}
+	log_info("cl-mcpd " PACKAGE_VERSION " listens on %s", socket_path);
+	tell_starter(options.ready_fd, "ready");
+	serve(&server);
+	listener_close(server.listener);
+	event_base_free(server.base);
+	return 0;
+}

@@ -1,0 +1,365 @@
+/*
+ * mcp.c - the table of methods, and a line's way to one of them.
+ */
+#include "mcp.h"
+
+#include "alloc.h"
+#include "frame.h"
+#include "server.h"
+#include "session.h"
+#include "store.h"
+#include "tools.h"
+#include "embedded.h"
+
+#include <stdio.h>
+
+/* Lists never change while this daemon runs; an hour is how long a client may trust its copy. */
+#define LIST_LIFETIME_MS 3600000
+
+static struct json_object *capabilities(void)
+{
+	struct json_object *all = json_object_new_object();
+
+	json_object_object_add(all, "tools", json_object_new_object());
+	return all;
+}
+
+static void add_lifetime(struct json_object *result)
+{
+	json_object_object_add(result, "ttlMs", json_object_new_int(LIST_LIFETIME_MS));
+	json_object_object_add(result, "cacheScope", json_object_new_string("public"));
+}
+
+/* ---- methods */
+
+static void method_initialize(struct request *request)
+{
+	struct conversation *conversation = request->conversation;
+	struct json_object *version, *result;
+
+	if (request->batch) {
+		request_refuse(request, RPC_INVALID_REQUEST, "initialize must not be part of a batch");
+		return;
+	}
+	if (conversation->agreed && conversation->initialize_line != request->line) {
+		request_refuse(request, RPC_INVALID_REQUEST, "The connection is already initialized");
+		return;
+	}
+	if (!json_object_object_get_ex(request->params, "protocolVersion", &version) ||
+		!json_object_is_type(version, json_type_string)) {
+		request_refuse(request, RPC_INVALID_PARAMS, "protocolVersion must be a string");
+		return;
+	}
+	conversation->agreed = revision_negotiate(json_object_get_string(version));
+	conversation->initialize_line = request->line;
+	conversation_save(conversation);
+	result = json_object_new_object();
+	json_object_object_add(result, "protocolVersion", json_object_new_string(conversation->agreed->name));
+	json_object_object_add(result, "capabilities", capabilities());
+	json_object_object_add(result, "serverInfo", server_identity());
+	json_object_object_add(result, "instructions", json_object_new_string(embedded_instructions));
+	request_result(request, result);
+}
+
+static void method_discover(struct request *request)
+{
+	struct json_object *result = json_object_new_object(), *versions = json_object_new_array();
+
+	json_object_array_add(versions, json_object_new_string(request->revision->name));
+	json_object_object_add(result, "supportedVersions", versions);
+	json_object_object_add(result, "capabilities", capabilities());
+	json_object_object_add(result, "instructions", json_object_new_string(embedded_instructions));
+	add_lifetime(result);
+	request_result(request, result);
+}
+
+static void method_ping(struct request *request)
+{
+	request_result(request, json_object_new_object());
+}
+
+static void method_tools_list(struct request *request)
+{
+	struct json_object *cursor, *result;
+
+	if (json_object_object_get_ex(request->params, "cursor", &cursor)) {
+		request_refuse(request, RPC_INVALID_PARAMS, "Unknown cursor: the list has one page");
+		return;
+	}
+	result = json_object_new_object();
+	json_object_object_add(result, "tools", tools_list(request->revision));
+	if (request->revision->stateless)
+		add_lifetime(result);
+	request_result(request, result);
+}
+
+static void method_tools_call(struct request *request)
+{
+	tools_call(request->conversation->server, request);
+}
+
+static void method_status(struct request *request)
+{
+	request_result(request, server_status(request->conversation->server));
+}
+
+static void method_shutdown(struct request *request)
+{
+	struct server *server = request->conversation->server;
+
+	request_result(request, json_object_new_object());
+	server_shut_down(server);
+}
+
+enum availability {
+	WITH_HANDSHAKE = 1,
+	STATELESS = 2,
+	ADMINISTRATIVE = 4, /* before and after any agreement */
+};
+
+static const struct method {
+	const char *name;
+	void (*handle)(struct request *request);
+	int available;
+	bool once; /* has effects: a line that comes again must not run it again */
+} methods[] = {
+	{"initialize", method_initialize, WITH_HANDSHAKE, false},
+	{"ping", method_ping, WITH_HANDSHAKE, false},
+	{"server/discover", method_discover, STATELESS, false},
+	{"tools/list", method_tools_list, WITH_HANDSHAKE | STATELESS, false},
+	{"tools/call", method_tools_call, WITH_HANDSHAKE | STATELESS, true},
+	{ERA_ADMINISTRATIVE_PREFIX "status", method_status, ADMINISTRATIVE, false},
+	{ERA_ADMINISTRATIVE_PREFIX "shutdown", method_shutdown, ADMINISTRATIVE, false},
+};
+
+static const struct method *find_method(const char *name, const struct era_choice *choice)
+{
+	int wanted = WITH_HANDSHAKE;
+
+	if (choice->verdict == ERA_SERVE && choice->revision->stateless)
+		wanted = STATELESS;
+	else if (choice->verdict == ERA_FREE)
+		wanted = ADMINISTRATIVE | WITH_HANDSHAKE;
+	for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++)
+		if (strcmp(methods[i].name, name) == 0 && (methods[i].available & wanted))
+			return &methods[i];
+	return NULL;
+}
+
+/* ---- requests */
+
+static void take_progress_token(struct request *request)
+{
+	struct json_object *meta, *token;
+
+	if (!json_object_object_get_ex(request->params, "_meta", &meta) ||
+		!json_object_object_get_ex(meta, "progressToken", &token))
+		return;
+	if (!json_object_is_type(token, json_type_string) && !json_object_is_type(token, json_type_int))
+		return;
+	const char *text = json_object_to_json_string_ext(token, JSON_C_TO_STRING_PLAIN);
+	if (strlen(text) <= RPC_ID_MAX)
+		request->progress_token = new_text(text);
+}
+
+struct repeated {
+	struct request *request;
+	const struct method *method;
+};
+
+static void on_answer_found(void *context, bool found, const char *answer, size_t length)
+{
+	struct repeated *repeated = context;
+	struct request *request = repeated->request;
+
+	if (!found) {
+		repeated->method->handle(request);
+	} else if (!answer) {
+		request_withdraw(request); /* it had been cancelled */
+	} else {
+		struct text text = {0};
+		text_add(&text, answer, length);
+		request_answer(request, &text);
+		text_free(&text);
+	}
+	free(repeated);
+}
+
+/* A request with effects on a line that came before: perhaps it has been answered already. */
+static void answer_from_store(struct request *request, const struct method *method)
+{
+	struct repeated *repeated = new_zeroed(sizeof(*repeated));
+
+	*repeated = (struct repeated){request, method};
+	store_find_answer(request->conversation->server->store, request->conversation->nonce, request->line,
+		request->item, on_answer_found, repeated);
+}
+
+static void serve(struct request *request, const char *name, struct era_choice *choice, bool again)
+{
+	const struct method *method = NULL;
+
+	request->revision = choice->revision;
+	if (choice->verdict == ERA_REFUSE) {
+		request_error(request, choice->code, choice->message, choice->data);
+		return;
+	}
+	method = find_method(name, choice);
+	if (!method) {
+		request_refuse(request, RPC_METHOD_NOT_FOUND, "Method '%.200s' is not supported", name);
+		return;
+	}
+	if (request->params && !json_object_is_type(request->params, json_type_object)) {
+		request_refuse(request, RPC_INVALID_PARAMS, "params must be an object");
+		return;
+	}
+	take_progress_token(request);
+	if (again && method->once)
+		answer_from_store(request, method);
+	else
+		method->handle(request);
+}
+
+/* ---- notifications */
+
+static void cancel(struct conversation *conversation, const struct rpc_message *message)
+{
+	char *id = rpc_param_id(message, "requestId");
+	struct request *request = id ? conversation_by_id(conversation, id) : NULL;
+
+	if (request && request->session)
+		session_cancel(request->session, request);
+	free(id);
+}
+
+static void take_notification(struct conversation *conversation, const struct rpc_message *message)
+{
+	if (strcmp(message->method, "notifications/cancelled") == 0)
+		cancel(conversation, message);
+}
+
+/* ---- lines */
+
+/* Where a message stood. */
+struct place {
+	uint64_t line;
+	uint32_t item; /* in its batch */
+	size_t size;   /* of the line */
+	bool again;    /* the line had come before */
+};
+
+static void answer_invalid(struct conversation *conversation, struct batch *batch, uint64_t line, const char *id,
+	enum rpc_code code, const char *problem)
+{
+	struct json_object *data = json_object_new_string(problem);
+	struct text text = {0};
+
+	rpc_put_error(&text, id, era_unknown_id(conversation->agreed), code, NULL, data);
+	json_object_put(data);
+	if (batch) {
+		text_puts(&batch->answers, batch->answers.length ? "," : "[");
+		text_add(&batch->answers, text.data, text.length);
+	} else {
+		conversation_answer(conversation, line, &text);
+	}
+	text_free(&text);
+}
+
+static void take_request(
+	struct conversation *conversation, struct batch *batch, const struct place *place, struct rpc_message *message)
+{
+	struct request *request = place->again ? conversation_by_line(conversation, place->line, place->item) : NULL;
+
+	if (batch)
+		batch->open++;
+	if (request) {
+		request->batch = batch; /* it is being worked on; its answer goes to the new connection */
+		return;
+	}
+	struct era_choice choice = era_choose(message, conversation->agreed);
+	request = request_new(conversation, place->line, place->item, message->id, place->size);
+	request->batch = batch;
+	request->message = message->object;
+	request->params = message->params;
+	message->object = NULL;
+	serve(request, message->method, &choice, place->again);
+}
+
+static void take_message(
+	struct conversation *conversation, struct batch *batch, const struct place *place, struct rpc_message *message)
+{
+	switch (message->kind) {
+	case RPC_REQUEST:
+		take_request(conversation, batch, place, message);
+		return;
+	case RPC_INVALID:
+		answer_invalid(conversation, batch, place->line, message->id, message->code, message->problem);
+		return;
+	case RPC_NOTIFICATION:
+		take_notification(conversation, message);
+		break;
+	case RPC_RESPONSE:
+		break; /* we have asked nothing */
+	}
+	if (!batch)
+		conversation_settle(conversation, place->line);
+}
+
+static void take_batch(struct conversation *conversation, struct place place, struct rpc_line *parsed)
+{
+	struct batch *batch;
+
+	if (!conversation->agreed || !conversation->agreed->batches) {
+		answer_invalid(conversation, NULL, place.line, NULL, RPC_INVALID_REQUEST,
+			"Batches are not part of this protocol version; send each message on its own line");
+		return;
+	}
+	if (parsed->count == 0) {
+		answer_invalid(conversation, NULL, place.line, NULL, RPC_INVALID_REQUEST, "The batch is empty");
+		return;
+	}
+	batch = new_zeroed(sizeof(*batch));
+	batch->line = place.line;
+	batch->open = 1;
+	place.size /= parsed->count;
+	for (; place.item < parsed->count; place.item++)
+		take_message(conversation, batch, &place, &parsed->messages[place.item]);
+	batch_release(batch, conversation);
+}
+
+static bool note_line(struct conversation *conversation, uint64_t line)
+{
+	bool again = line <= conversation->lines_seen;
+
+	if (!again)
+		conversation->lines_seen = line;
+	return again;
+}
+
+void mcp_line(struct conversation *conversation, uint64_t line, const char *text, size_t length)
+{
+	struct place place = {.line = line, .size = length, .again = note_line(conversation, line)};
+	struct rpc_line parsed;
+
+	while (length > 0 && strchr(" \t\r", text[length - 1]) && text[length - 1])
+		length--;
+	if (length == 0) {
+		conversation_settle(conversation, line);
+		return;
+	}
+	rpc_parse(text, length, &parsed);
+	if (parsed.batch)
+		take_batch(conversation, place, &parsed);
+	else
+		take_message(conversation, NULL, &place, &parsed.messages[0]);
+	rpc_line_free(&parsed);
+}
+
+void mcp_oversize(struct conversation *conversation, uint64_t line)
+{
+	char problem[128];
+
+	note_line(conversation, line);
+	snprintf(problem, sizeof(problem), "The message is longer than %u bytes and was dropped", FRAME_LINE_MAX);
+	answer_invalid(conversation, NULL, line, NULL, RPC_INVALID_REQUEST, problem);
+}

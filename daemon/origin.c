@@ -1,0 +1,105 @@
+/*
+ * origin.c - the note on who asked, as a frame.
+ */
+#include "origin.h"
+
+#include "alloc.h"
+#include "conversation.h"
+
+#define ORIGIN_TYPE 'O'
+
+enum origin_tag {
+	ORIGIN_NONCE = 1,
+	ORIGIN_LINE = 2,
+	ORIGIN_ITEM = 3,
+	ORIGIN_ID = 4,
+	ORIGIN_REVISION = 5,
+	ORIGIN_TOKEN = 6,
+	ORIGIN_STARTED = 7,
+	ORIGIN_CODE = 8,
+};
+
+void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, const char *code,
+	size_t code_length)
+{
+	frame_begin(builder, ORIGIN_TYPE);
+	frame_put(builder, ORIGIN_NONCE, request->conversation->nonce, LINK_NONCE_SIZE);
+	frame_put_number(builder, ORIGIN_LINE, request->line);
+	frame_put_number(builder, ORIGIN_ITEM, request->item);
+	frame_put_text(builder, ORIGIN_ID, request->id);
+	frame_put_text(builder, ORIGIN_REVISION, request->revision->name);
+	if (request->progress_token)
+		frame_put_text(builder, ORIGIN_TOKEN, request->progress_token);
+	frame_put_number(builder, ORIGIN_STARTED, started_at);
+	if (code_length <= ORIGIN_CODE_MAX)
+		frame_put(builder, ORIGIN_CODE, code, code_length);
+	frame_end(builder);
+}
+
+static bool take_field(struct origin *origin, const struct field *field)
+{
+	uint64_t number = 0;
+	char *name;
+
+	switch (field->tag) {
+	case ORIGIN_NONCE:
+		if (field->length != LINK_NONCE_SIZE)
+			return false;
+		memcpy(origin->nonce, field->data, LINK_NONCE_SIZE);
+		return true;
+	case ORIGIN_LINE:
+		return field_number(field, &origin->line);
+	case ORIGIN_ITEM:
+		if (!field_number(field, &number) || number > UINT32_MAX)
+			return false;
+		origin->item = (uint32_t)number;
+		return true;
+	case ORIGIN_STARTED:
+		return field_number(field, &origin->started_at);
+	case ORIGIN_ID:
+		free(origin->id);
+		return (origin->id = field_text(field, RPC_ID_MAX)) != NULL;
+	case ORIGIN_TOKEN:
+		free(origin->progress_token);
+		return (origin->progress_token = field_text(field, RPC_ID_MAX)) != NULL;
+	case ORIGIN_CODE:
+		free(origin->code);
+		origin->code = new_copy(field->data, field->length); /* may hold NULs */
+		origin->code_length = field->length;
+		return true;
+	case ORIGIN_REVISION:
+		name = field_text(field, 32);
+		origin->revision = name ? revision_find(name) : NULL;
+		free(name);
+		return origin->revision != NULL;
+	default:
+		return true;
+	}
+}
+
+bool origin_decode(const uint8_t *data, size_t length, struct origin *origin)
+{
+	enum frame_status status;
+	struct frame frame;
+	struct field field;
+	size_t size;
+	bool good = true;
+
+	*origin = (struct origin){0};
+	if (frame_open(data, length, &frame, &size) != FRAME_READY || frame.type != ORIGIN_TYPE)
+		return false;
+	while (good && (status = frame_next(&frame, &field)) == FRAME_READY)
+		good = take_field(origin, &field);
+	if (good && status == FRAME_INCOMPLETE && origin->id && origin->revision)
+		return true;
+	origin_free(origin);
+	return false;
+}
+
+void origin_free(struct origin *origin)
+{
+	free(origin->id);
+	free(origin->progress_token);
+	free(origin->code);
+	*origin = (struct origin){0};
+}

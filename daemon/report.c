@@ -1,0 +1,256 @@
+/*
+ * report.c - the sections of an answer, and what they may take.
+ */
+#include "report.h"
+
+#include "alloc.h"
+#include "frame.h"
+#include "utf8.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/*
+ * Shares of one answer, in bytes of JSON after escaping. Each fact stands there twice, in the text and in the data, so
+ * that the shares add up to less than half of FRAME_ANSWER_MAX.
+ */
+#define SHARE_STDOUT (1536u << 10)
+#define SHARE_STDERR (768u << 10)
+#define SHARE_VALUES (1280u << 10)
+#define SHARE_WARNINGS (128u << 10)
+#define SHARE_MESSAGE (128u << 10)
+#define SHARE_FRAMES (128u << 10)
+_Static_assert(2 * (SHARE_STDOUT + SHARE_STDERR + SHARE_VALUES + SHARE_WARNINGS + SHARE_MESSAGE + SHARE_FRAMES) <
+		FRAME_ANSWER_MAX - (64u << 10),
+	"an answer must stay under its limit");
+
+/* A piece of a text that will be shown. */
+struct shown {
+	const char *data;
+	size_t length;
+	size_t dropped; /* bytes behind it that will not */
+};
+
+static size_t escaped_size(unsigned char c)
+{
+	if (c == '"' || c == '\\' || c == '\n' || c == '\t' || c == '\r' || c == '\b' || c == '\f')
+		return 2;
+	return c < 0x20 ? 6 : 1;
+}
+
+/* As much of the text as *share pays for, whole characters; *share is reduced. */
+static struct shown take(const char *data, size_t length, size_t *share)
+{
+	size_t end = 0, cost = 0;
+
+	while (end < length) {
+		size_t more = escaped_size((unsigned char)data[end]);
+		if (cost + more > *share)
+			break;
+		cost += more;
+		end++;
+	}
+	while (end > 0 && end < length && ((unsigned char)data[end] & 0xC0) == 0x80)
+		end--;
+	*share -= cost;
+	return (struct shown){data, end, length - end};
+}
+
+/* Captured streams lose leading blank lines and trailing white space, nothing else. */
+static struct result_text trim(const struct result_text *text)
+{
+	size_t start = 0, end = text->length;
+
+	while (end > 0 && strchr(" \t\r\n\f\v", text->data[end - 1]) && text->data[end - 1])
+		end--;
+	for (size_t i = 0; i < end && strchr(" \t\r\n", text->data[i]) && text->data[i]; i++)
+		if (text->data[i] == '\n')
+			start = i + 1; /* never beyond end: what ends there is not blank */
+	return (struct result_text){end ? text->data + start : NULL, end - start};
+}
+
+static void note_cut(struct report *report, const char *what)
+{
+	struct json_object *list;
+
+	if (json_object_object_get_ex(report->data, "truncated", &list))
+		json_object_array_add(list, json_object_new_string(what));
+}
+
+static void begin_section(struct text *text, const char *title)
+{
+	if (text->length > 0)
+		text_puts(text, "\n\n");
+	if (title)
+		text_printf(text, "%s\n", title);
+}
+
+static void put_json(struct report *report, const char *key, struct shown piece)
+{
+	json_object_object_add(
+		report->data, key, json_object_new_string_len(piece.data ? piece.data : "", (int)piece.length));
+}
+
+static void put_stream(struct report *report, const char *name, const char *title, const struct result_text *stream,
+	uint64_t total, size_t share)
+{
+	struct result_text trimmed = trim(stream);
+	struct shown piece = take(trimmed.data, trimmed.length, &share);
+	/* What the worker did not keep counts too; its bytes may have grown when they were made UTF-8. */
+	uint64_t dropped = total > stream->length ? total - stream->length + piece.dropped : piece.dropped;
+
+	put_json(report, name, piece);
+	if (piece.length > 0 || dropped > 0) {
+		begin_section(&report->text, title);
+		text_add(&report->text, piece.data, piece.length);
+	}
+	if (dropped > 0) {
+		text_printf(&report->text, "\n[%s was cut here: %" PRIu64 " more bytes]", name, dropped);
+		note_cut(report, name);
+	}
+}
+
+/* Items with a prefix each, one below the other; the data gets them as they are. */
+static void put_list(struct report *report, struct json_object *array, const struct result_list *list,
+	const char *prefix, bool numbered, const char *name, size_t share)
+{
+	bool cut = false;
+
+	for (size_t i = 0; i < list->count && !cut; i++) {
+		struct shown piece = take(list->items[i].data, list->items[i].length, &share);
+		cut = piece.dropped > 0;
+		if (i > 0)
+			text_puts(&report->text, "\n");
+		if (numbered)
+			text_printf(&report->text, "%zu: ", i);
+		text_puts(&report->text, prefix);
+		text_add(&report->text, piece.data, piece.length);
+		json_object_array_add(array, json_object_new_string_len(piece.data, (int)piece.length));
+		if (cut)
+			text_printf(&report->text, "\n[%s were cut here: %zu more bytes]", name, piece.dropped);
+	}
+	if (cut)
+		note_cut(report, name);
+}
+
+static void put_warnings(struct report *report, const struct result *result)
+{
+	struct json_object *array = json_object_new_array();
+
+	if (result->warnings.count > 0) {
+		begin_section(&report->text, "[warnings]");
+		put_list(report, array, &result->warnings, "", false, "warnings", SHARE_WARNINGS);
+	}
+	json_object_object_add(report->data, "warnings", array);
+}
+
+static void put_output(struct report *report, const struct result *result)
+{
+	put_stream(report, "stdout", "[stdout]", &result->standard_output, result->standard_output_total, SHARE_STDOUT);
+	put_stream(report, "stderr", "[stderr]", &result->error_output, result->error_output_total, SHARE_STDERR);
+	put_warnings(report, result);
+}
+
+static void put_values(struct report *report, const struct result *result)
+{
+	struct json_object *array = json_object_new_array();
+
+	begin_section(&report->text, NULL);
+	if (result->values.count == 0)
+		text_puts(&report->text, "; No values");
+	put_list(report, array, &result->values, "=> ", false, "values", SHARE_VALUES);
+	if (result->values_cut) {
+		text_puts(&report->text, "\n[values were cut here: they print longer than is kept]");
+		note_cut(report, "values");
+	}
+	json_object_object_add(report->data, "values", array);
+}
+
+/* What is said of ends that carry no condition of their own. */
+static struct result_text default_text(const struct result_text *given, const char *otherwise)
+{
+	if (given->length > 0)
+		return *given;
+	return (struct result_text){(char *)otherwise, strlen(otherwise)};
+}
+
+static const struct {
+	const char *type, *message;
+} endings[] = {
+	[OUTCOME_ERROR] = {"ERROR", "The evaluation failed."},
+	[OUTCOME_CANCELLED] = {"CANCELLED",
+		"The evaluation was cancelled. The session and its definitions are intact."},
+	[OUTCOME_TIMEOUT] = {"TIMEOUT",
+		"The evaluation reached its time limit and was stopped. The session and its definitions are intact; pass a "
+		"larger `timeout` (seconds, 0 for none) if it needs longer."},
+	[OUTCOME_OVERFLOW] = {"STACK-OVERFLOW",
+		"The control stack is exhausted: infinite recursion, or data nested too deeply. The session and its "
+		"definitions are intact."},
+	[OUTCOME_EXIT] = {"EXIT",
+		"The code asked Lisp to exit. The evaluation ended there; the session and its definitions are intact."},
+	[OUTCOME_ABORTED] = {"ABORTED",
+		"The code invoked the ABORT restart. The evaluation ended there; the session and its definitions are intact."},
+};
+
+static void put_error(struct report *report, const struct result *result)
+{
+	struct result_text type = default_text(&result->error_type, endings[result->outcome].type);
+	struct result_text message = default_text(&result->error_message, endings[result->outcome].message);
+	struct json_object *error = json_object_new_object(), *frames = json_object_new_array();
+	size_t share = SHARE_MESSAGE;
+	struct shown type_piece = take(type.data, type.length, &share);
+	struct shown message_piece = take(message.data, message.length, &share);
+
+	text_printf(&report->text, "[ERROR] %.*s\n", (int)type_piece.length, type_piece.data);
+	text_add(&report->text, message_piece.data, message_piece.length);
+	if (message_piece.dropped > 0) {
+		text_printf(&report->text, "\n[the message was cut here: %zu more bytes]", message_piece.dropped);
+		note_cut(report, "message");
+	}
+	if (result->frames.count > 0) {
+		begin_section(&report->text, "[Backtrace]");
+		put_list(report, frames, &result->frames, "", true, "backtrace", SHARE_FRAMES);
+	}
+	json_object_object_add(error, "type", json_object_new_string_len(type_piece.data, (int)type_piece.length));
+	json_object_object_add(
+		error, "message", json_object_new_string_len(message_piece.data, (int)message_piece.length));
+	json_object_object_add(error, "backtrace", frames);
+	json_object_object_add(report->data, "error", error);
+}
+
+/* With three digits: json-c alone would print 0.043 as 0.042999999999999997. */
+static struct json_object *milliseconds(uint64_t microseconds)
+{
+	char digits[32];
+
+	snprintf(digits, sizeof(digits), "%" PRIu64 ".%03" PRIu64, microseconds / 1000, microseconds % 1000);
+	return json_object_new_double_s((double)microseconds / 1000, digits);
+}
+
+void report_make(struct report *report, const struct result *result, const char *session)
+{
+	struct json_object *data = json_object_new_object();
+
+	*report = (struct report){.data = data, .is_error = result->outcome != OUTCOME_DONE};
+	json_object_object_add(data, "session", json_object_new_string(session));
+	json_object_object_add(data, "package",
+		json_object_new_string_len(
+			result->package.data ? result->package.data : "", (int)result->package.length));
+	json_object_object_add(data, "forms", json_object_new_int64((int64_t)result->forms));
+	json_object_object_add(data, "elapsedMs", milliseconds(result->elapsed_us));
+	json_object_object_add(data, "truncated", json_object_new_array());
+	if (report->is_error)
+		put_error(report, result);
+	put_output(report, result);
+	if (report->is_error)
+		json_object_object_add(data, "values", json_object_new_array());
+	else
+		put_values(report, result);
+}
+
+void report_free(struct report *report)
+{
+	text_free(&report->text);
+	json_object_put(report->data);
+	*report = (struct report){0};
+}

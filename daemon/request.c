@@ -1,0 +1,128 @@
+/*
+ * request.c - answering a request, alone or as a part of its batch.
+ */
+#include "request.h"
+
+#include "alloc.h"
+#include "conversation.h"
+#include "server.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+struct request *request_new(
+	struct conversation *conversation, uint64_t line, uint32_t item, const char *id, size_t size)
+{
+	struct request *request = new_zeroed(sizeof(*request));
+
+	request->conversation = conversation;
+	request->line = line;
+	request->item = item;
+	request->id = new_text(id);
+	request->size = size;
+	conversation_add(conversation, request);
+	return request;
+}
+
+static void request_free(struct request *request)
+{
+	struct conversation *conversation = request->conversation;
+
+	json_object_put(request->message);
+	free(request->id);
+	free(request->progress_token);
+	conversation_remove(conversation, request);
+	free(request);
+}
+
+void batch_release(struct batch *batch, struct conversation *conversation)
+{
+	if (--batch->open > 0)
+		return;
+	if (batch->answers.length > 0) {
+		text_puts(&batch->answers, "]");
+		conversation_answer(conversation, batch->line, &batch->answers);
+	} else {
+		conversation_settle(conversation, batch->line);
+	}
+	text_free(&batch->answers);
+	free(batch);
+}
+
+void request_answer(struct request *request, const struct text *answer)
+{
+	struct batch *batch = request->batch;
+
+	if (batch) {
+		text_puts(&batch->answers, batch->answers.length ? "," : "[");
+		text_add(&batch->answers, answer->data, answer->length);
+		batch_release(batch, request->conversation);
+	} else {
+		conversation_answer(request->conversation, request->line, answer);
+	}
+	request_free(request);
+}
+
+void request_withdraw(struct request *request)
+{
+	if (request->batch)
+		batch_release(request->batch, request->conversation);
+	else
+		conversation_settle(request->conversation, request->line);
+	request_free(request);
+}
+
+void request_compose_result(const struct request *request, struct json_object *result, struct text *text)
+{
+	if (request->revision && request->revision->stateless)
+		server_complete_result(result);
+	rpc_put_result(text, request->id, result);
+}
+
+void request_result(struct request *request, struct json_object *result)
+{
+	struct text text = {0};
+
+	request_compose_result(request, result, &text);
+	json_object_put(result);
+	request_answer(request, &text);
+	text_free(&text);
+}
+
+void request_error(struct request *request, int code, const char *message, struct json_object *data)
+{
+	struct text text = {0};
+
+	rpc_put_error(&text, request->id, RPC_ID_NULL, code, message, data);
+	json_object_put(data);
+	request_answer(request, &text);
+	text_free(&text);
+}
+
+void request_refuse(struct request *request, int code, const char *format, ...)
+{
+	char sentence[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(sentence, sizeof(sentence), format, arguments);
+	va_end(arguments);
+	request_error(request, code, NULL, json_object_new_string(sentence));
+}
+
+void request_progress(struct request *request, double progress, const char *message)
+{
+	struct text text = {0};
+
+	if (!request->progress_token)
+		return;
+	struct json_object *params = json_object_new_object();
+	json_object_object_add(params, "progressToken", json_tokener_parse(request->progress_token));
+	json_object_object_add(params, "progress", json_object_new_double(progress));
+	if (request->revision && request->revision->progress_message)
+		json_object_object_add(params, "message", json_object_new_string(message));
+	rpc_put_notification(&text, "notifications/progress", params);
+	json_object_put(params);
+	conversation_notify(request->conversation, &text);
+	text_free(&text);
+}

@@ -1,0 +1,66 @@
+/*
+ * request.h - one request of a client's, from its arrival to its one answer.
+ *
+ * A request ends by exactly one of request_result, request_error, request_answer and request_withdraw; it is gone then.
+ * It may outlive its client's connection: the conversation takes the answer, and delivers it if a client is there.
+ */
+#ifndef REQUEST_H
+#define REQUEST_H
+
+#include "era.h"
+#include "text.h"
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct conversation;
+struct session;
+
+/* The answers to a line that held several requests; the line is answered when the last of them is. */
+struct batch {
+	uint64_t line;
+	size_t open; /* requests still to be answered, and one for the parser while it is at work */
+	struct text answers;
+};
+
+struct request {
+	TAILQ_ENTRY(request) next;
+	struct conversation *conversation;
+	uint64_t line;
+	uint32_t item; /* position in its batch, 0 outside of one */
+	struct batch *batch;
+	size_t size; /* of the line that it came on */
+	char *id;
+	const struct revision *revision; /* NULL before any agreement */
+	struct json_object *message;     /* owned; NULL for a request that was adopted from a worker */
+	struct json_object *params;      /* within message */
+	char *progress_token;            /* JSON text; NULL if no progress is wanted */
+	struct session *session;         /* that evaluates for it, NULL otherwise */
+};
+TAILQ_HEAD(request_list, request);
+
+/* size is that of its line, for what the client may have open at once. */
+struct request *request_new(
+	struct conversation *conversation, uint64_t line, uint32_t item, const char *id, size_t size);
+
+/* Writes the whole answer that request_result would send. The result is the caller's; it is completed as the revision
+ * wants. */
+void request_compose_result(const struct request *request, struct json_object *result, struct text *text);
+
+/* The result passes into the request's ownership. */
+void request_result(struct request *request, struct json_object *result);
+/* message NULL: the code's own; data passes into the request's ownership and may be NULL. */
+void request_error(struct request *request, int code, const char *message, struct json_object *data);
+/* An error whose data is a sentence. */
+void request_refuse(struct request *request, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* An answer that is already text. */
+void request_answer(struct request *request, const struct text *answer);
+/* Ends it without an answer: its client has cancelled it. */
+void request_withdraw(struct request *request);
+
+void request_progress(struct request *request, double progress, const char *message);
+
+/* Counts one off; answers the line when nothing is open. The conversation may have lost its client meanwhile. */
+void batch_release(struct batch *batch, struct conversation *conversation);
+
+#endif

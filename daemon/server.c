@@ -1,0 +1,66 @@
+/*
+ * server.c - who we are, how we are, and how we end.
+ */
+#include "config.h"
+#include "server.h"
+
+#include "alloc.h"
+#include "client.h"
+#include "session.h"
+#include "zygote.h"
+
+#include <time.h>
+#include <unistd.h>
+
+uint64_t server_clock_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+struct json_object *server_identity(void)
+{
+	struct json_object *identity = json_object_new_object();
+
+	json_object_object_add(identity, "name", json_object_new_string(PACKAGE_NAME));
+	json_object_object_add(identity, "version", json_object_new_string(PACKAGE_VERSION));
+	return identity;
+}
+
+void server_complete_result(struct json_object *result)
+{
+	struct json_object *meta;
+
+	json_object_object_add(result, "resultType", json_object_new_string("complete"));
+	if (!json_object_object_get_ex(result, "_meta", &meta)) {
+		meta = json_object_new_object();
+		json_object_object_add(result, "_meta", meta);
+	}
+	json_object_object_add(meta, "io.modelcontextprotocol/serverInfo", server_identity());
+}
+
+struct json_object *server_status(struct server *server)
+{
+	struct json_object *status = json_object_new_object(), *sessions = json_object_new_array();
+	struct session *session;
+
+	json_object_object_add(status, "version", json_object_new_string(PACKAGE_VERSION));
+	json_object_object_add(status, "pid", json_object_new_int64(getpid()));
+	json_object_object_add(
+		status, "uptimeMs", json_object_new_int64((int64_t)(server_clock_ms() - server->started_ms)));
+	json_object_object_add(status, "clients", json_object_new_int64((int64_t)server->client_count));
+	json_object_object_add(status, "zygote", zygote_status(server->zygote));
+	LIST_FOREACH(session, &server->sessions, next)
+	json_object_array_add(sessions, session_status(session));
+	json_object_object_add(status, "sessions", sessions);
+	return status;
+}
+
+void server_shut_down(struct server *server)
+{
+	session_end_all(server);
+	zygote_end(server->zygote);
+	event_base_loopexit(server->base, NULL);
+}

@@ -1,0 +1,47 @@
+/*
+ * server.h - the daemon as a whole: the parts that the modules share.
+ */
+#ifndef SERVER_H
+#define SERVER_H
+
+#include "conversation.h"
+
+#include <event2/event.h>
+
+struct adoption;
+struct client;
+struct listener;
+struct session;
+struct store;
+struct zygote;
+LIST_HEAD(client_list, client);
+LIST_HEAD(session_list, session);
+
+struct server {
+	struct event_base *base;
+	char *runtime_directory;
+	uint64_t started_ms; /* on the monotonic clock */
+	struct listener *listener;
+	struct store *store;
+	struct zygote *zygote;
+	struct conversation_list conversations;
+	struct session_list sessions;
+	struct client_list clients;
+	size_t client_count;
+	struct adoption *adoption; /* NULL when it is over */
+};
+
+/* Milliseconds on a clock that never jumps. */
+uint64_t server_clock_ms(void);
+
+/* {"name":..., "version":...} */
+struct json_object *server_identity(void);
+/* Adds what every result of the stateless revisions carries. */
+void server_complete_result(struct json_object *result);
+
+/* The answer to cl-mcpd/status. */
+struct json_object *server_status(struct server *server);
+/* Ends zygote, workers and then the event loop. */
+void server_shut_down(struct server *server);
+
+#endif

@@ -1,0 +1,580 @@
+/*
+ * session.c - the session's state machine.
+ */
+#include "session.h"
+
+#include "adoption.h"
+#include "alloc.h"
+#include "evaluation.h"
+#include "log.h"
+#include "paths.h"
+#include "store.h"
+#include "tools.h"
+#include "worker.h"
+#include "zygote.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const struct timeval tick_time = {1, 0};
+/* How long the zygote may take to tell how a worker ended. */
+static const struct timeval patience_time = {1, 0};
+
+static const char *const state_names[] = {
+	[SESSION_CREATING] = "creating",
+	[SESSION_WAITING] = "waiting",
+	[SESSION_DIALING] = "dialing",
+	[SESSION_READY] = "idle",
+	[SESSION_RUNNING] = "running",
+	[SESSION_DYING] = "dying",
+	[SESSION_EMPTY] = "empty",
+};
+
+static void advance(struct session *session);
+
+/* ---- the table */
+
+bool session_id_valid(const char *id)
+{
+	static const char pattern[] = "session-########-######-XXXX";
+
+	if (strlen(id) != WORKLINK_SESSION_ID_LENGTH)
+		return false;
+	for (size_t i = 0; i < WORKLINK_SESSION_ID_LENGTH; i++) {
+		bool digit = id[i] >= '0' && id[i] <= '9';
+		if (pattern[i] == '#'               ? !digit
+				: pattern[i] == 'X' ? !(digit || (id[i] >= 'A' && id[i] <= 'F'))
+						    : id[i] != pattern[i])
+			return false;
+	}
+	return true;
+}
+
+struct session *session_find(struct server *server, const char *id_or_name)
+{
+	struct session *session;
+
+	LIST_FOREACH(session, &server->sessions, next)
+	if (strcmp(session->id, id_or_name) == 0 || (session->name && strcmp(session->name, id_or_name) == 0))
+		return session;
+	return NULL;
+}
+
+static void draw_id(char id[static WORKLINK_SESSION_ID_LENGTH + 1])
+{
+	time_t now = time(NULL);
+	struct tm local;
+	uint16_t suffix;
+
+	if (getrandom(&suffix, sizeof(suffix), 0) != sizeof(suffix))
+		abort();
+	localtime_r(&now, &local);
+	size_t used = strftime(id, WORKLINK_SESSION_ID_LENGTH + 1, "session-%Y%m%d-%H%M%S", &local);
+	snprintf(id + used, WORKLINK_SESSION_ID_LENGTH + 1 - used, "-%04X", suffix);
+}
+
+static void set_text(char **text, const char *value)
+{
+	free(*text);
+	*text = new_text(value);
+}
+
+/* ---- progress */
+
+static void on_tick(evutil_socket_t fd, short what, void *context)
+{
+	struct session *session = context;
+
+	(void)fd;
+	(void)what;
+	if (session->state == SESSION_RUNNING)
+		worker_peek(session->worker);
+}
+
+static void start_tick(struct session *session, const struct evaluation *evaluation)
+{
+	if (evaluation->request && evaluation->request->progress_token)
+		event_add(session->tick, &tick_time);
+}
+
+/* ---- evaluations */
+
+static void refuse_all(struct session *session, const char *type, const char *why)
+{
+	struct evaluation *evaluation;
+
+	while ((evaluation = TAILQ_FIRST(&session->evaluations))) {
+		TAILQ_REMOVE(&session->evaluations, evaluation, next);
+		if (evaluation->request)
+			tools_fail(evaluation->request, type, "%s", why);
+		evaluation_free(evaluation);
+	}
+}
+
+static void spawn(struct session *session)
+{
+	session->state = SESSION_WAITING;
+	zygote_spawn(
+		session->server->zygote, session->id, session->directory, session->last_seq, session->incarnation + 1);
+}
+
+static void send_first(struct session *session)
+{
+	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
+	struct frame_builder origin = {0};
+
+	evaluation->seq = ++session->last_seq;
+	evaluation->started_at = store_universal_time();
+	origin_encode(&origin, evaluation->request, evaluation->started_at, evaluation->code, evaluation->code_length);
+	worker_evaluate(session->worker,
+		&(struct worker_task){
+			.incarnation = session->incarnation,
+			.seq = evaluation->seq,
+			.origin = &origin,
+			.time_limit_ms = evaluation->time_limit_ms,
+			.package = evaluation->package,
+			.code = evaluation->code,
+			.code_length = evaluation->code_length,
+		});
+	frame_builder_free(&origin);
+	session->state = SESSION_RUNNING;
+	start_tick(session, evaluation);
+}
+
+/* Does what the state allows for the first evaluation in the queue. */
+static void advance(struct session *session)
+{
+	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
+
+	if (!evaluation)
+		return;
+	if (session->state == SESSION_EMPTY)
+		spawn(session);
+	else if (session->state == SESSION_READY && !conversation_congested(evaluation->request->conversation))
+		send_first(session);
+}
+
+void session_advance_all(struct server *server)
+{
+	struct session *session;
+
+	LIST_FOREACH(session, &server->sessions, next)
+	advance(session);
+}
+
+void session_evaluate(struct session *session, struct request *request, const char *package, const char *code,
+	size_t code_length, uint64_t time_limit_ms)
+{
+	struct evaluation *evaluation = evaluation_new(request, package, code, code_length, time_limit_ms);
+
+	request->session = session;
+	TAILQ_INSERT_TAIL(&session->evaluations, evaluation, next);
+	advance(session);
+}
+
+void session_cancel(struct session *session, struct request *request)
+{
+	struct evaluation *evaluation;
+
+	TAILQ_FOREACH(evaluation, &session->evaluations, next)
+	if (evaluation->request == request)
+		break;
+	if (!evaluation)
+		return;
+	evaluation_withdraw(evaluation, session->server->store);
+	if (session->state == SESSION_RUNNING && evaluation == TAILQ_FIRST(&session->evaluations)) {
+		worker_cancel(session->worker, evaluation->seq);
+		event_del(session->tick);
+		return;
+	}
+	TAILQ_REMOVE(&session->evaluations, evaluation, next);
+	evaluation_free(evaluation);
+}
+
+/* The first evaluation is over. */
+static void finish_first(struct session *session, const struct result *result)
+{
+	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
+
+	TAILQ_REMOVE(&session->evaluations, evaluation, next);
+	event_del(session->tick);
+	evaluation_finish(evaluation, session, result);
+	evaluation_free(evaluation);
+}
+
+/* ---- what the worker says */
+
+static void note_adopted(struct session *session, uint64_t count);
+
+static void adopt_running(struct session *session, const struct worker_hello *hello)
+{
+	struct origin origin;
+
+	session->state = SESSION_RUNNING;
+	if (!origin_decode(hello->origin, hello->origin_length, &origin)) {
+		log_warning("%s: an evaluation runs for nobody we know", session->id);
+		return;
+	}
+	struct evaluation *evaluation = evaluation_adopt(session->server, session, &origin);
+	evaluation->seq = hello->running_seq;
+	TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
+	start_tick(session, evaluation);
+	origin_free(&origin);
+}
+
+static void on_hello(void *context, const struct worker_hello *hello)
+{
+	struct session *session = context;
+
+	session->pid = hello->pid;
+	session->incarnation = hello->incarnation;
+	session->last_seq = hello->last_seq;
+	session->state = SESSION_READY;
+	if (hello->running_seq)
+		adopt_running(session, hello);
+	log_debug("%s: process %" PRIu64 " is ready", session->id, hello->pid);
+	if (session->adopting > 0)
+		session->adopting += hello->kept;
+	note_adopted(session, 1);
+	advance(session);
+}
+
+/* A result that a former daemon had not brought to safety; its shim may still ask for it. */
+static void take_kept_result(struct session *session, const struct result *result)
+{
+	struct origin origin;
+
+	if (!origin_decode(result->origin, result->origin_length, &origin)) {
+		log_warning("%s: the kept result %" PRIu64 " belongs to nobody we know", session->id, result->seq);
+		worker_forget(session->worker, result->seq);
+		return;
+	}
+	struct evaluation *evaluation = evaluation_adopt(session->server, session, &origin);
+	evaluation_finish(evaluation, session, result);
+	evaluation_free(evaluation);
+	origin_free(&origin);
+}
+
+/* Tells, once, that what was defined before is gone. */
+static void add_epitaph(struct session *session, struct result *result)
+{
+	char line[1024];
+	struct result_list *warnings = &result->warnings;
+
+	snprintf(line, sizeof(line),
+		"SESSION-RESTARTED: %s The session goes on in a new process; what was defined before is gone.",
+		session->epitaph);
+	warnings->items = must(reallocarray(warnings->items, warnings->count + 1, sizeof(*warnings->items)));
+	memmove(warnings->items + 1, warnings->items, warnings->count * sizeof(*warnings->items));
+	warnings->items[0] = (struct result_text){new_text(line), strlen(line)};
+	warnings->count++;
+	set_text(&session->epitaph, NULL);
+}
+
+static void on_result(void *context, struct result *result)
+{
+	struct session *session = context;
+	struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+
+	if (result->package.length > 0)
+		set_text(&session->package, result->package.data);
+	if (first && first->seq == result->seq && session->state == SESSION_RUNNING) {
+		if (session->epitaph)
+			add_epitaph(session, result);
+		session->state = SESSION_READY;
+		finish_first(session, result);
+	} else {
+		take_kept_result(session, result);
+		if (session->state == SESSION_RUNNING && !(first && first->seq))
+			session->state = SESSION_READY; /* it ran for nobody we know */
+	}
+	note_adopted(session, 1);
+	advance(session);
+}
+
+static void on_progress(void *context, uint64_t seq, uint64_t elapsed_us, uint64_t lines, const char *last_line)
+{
+	struct session *session = context;
+	struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+
+	if (session->state == SESSION_RUNNING && first && first->seq == seq)
+		evaluation_progress(first, elapsed_us, lines, last_line);
+}
+
+static void on_fatal(void *context, const char *text)
+{
+	struct session *session = context;
+
+	set_text(&session->obituary, text);
+}
+
+/* ---- the end of a worker */
+
+static void bury(struct session *session)
+{
+	struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+	struct result result;
+	char message[1024];
+
+	event_del(session->patience);
+	log_warning("%s: %s", session->id, session->obituary);
+	session->state = SESSION_EMPTY;
+	set_text(&session->package, NULL);
+	if (first && first->seq > 0) {
+		snprintf(message, sizeof(message),
+			"%s The evaluation was not completed and will not be repeated. What was defined in this session is gone; "
+			"the next call starts a new process.",
+			session->obituary);
+		result_make_error(&result, first->seq, "WORKER-DIED", message);
+		finish_first(session, &result);
+		result_free(&result);
+	} else {
+		set_text(&session->epitaph, session->obituary);
+	}
+	set_text(&session->obituary, NULL);
+	advance(session);
+}
+
+static void on_patience(evutil_socket_t fd, short what, void *context)
+{
+	struct session *session = context;
+
+	(void)fd;
+	(void)what;
+	bury(session);
+}
+
+static void on_gone(void *context, const char *reason)
+{
+	struct session *session = context;
+
+	(void)reason;
+	worker_close(session->worker);
+	session->worker = NULL;
+	session->state = SESSION_DYING;
+	event_del(session->tick);
+	if (session->obituary) {
+		bury(session);
+	} else {
+		set_text(&session->obituary, "The Lisp process ended in an unknown way.");
+		event_add(session->patience, &patience_time);
+	}
+	note_adopted(session, session->adopting);
+}
+
+void session_died(struct server *server, const char *id, int status)
+{
+	struct session *session = session_find(server, id);
+	char sentence[128];
+
+	if (!session || session->state == SESSION_EMPTY || session->state == SESSION_WAITING)
+		return;
+	if (WIFSIGNALED(status))
+		snprintf(sentence, sizeof(sentence), "The Lisp process was ended by signal %d (%s).", WTERMSIG(status),
+			strsignal(WTERMSIG(status)));
+	else
+		snprintf(sentence, sizeof(sentence), "The Lisp process left with status %d.", WEXITSTATUS(status));
+	if (session->state == SESSION_DYING) {
+		set_text(&session->obituary, sentence);
+		bury(session);
+	} else if (!session->obituary) {
+		set_text(&session->obituary, sentence); /* its connection will end in a moment */
+	}
+}
+
+static const struct worker_handler worker_handler = {
+	.hello = on_hello,
+	.result = on_result,
+	.progress = on_progress,
+	.fatal = on_fatal,
+	.gone = on_gone,
+};
+
+/* ---- the beginning of a worker */
+
+static void dial(struct session *session)
+{
+	char path[PATHS_SOCKET_SIZE];
+
+	session->state = SESSION_DIALING;
+	if (paths_beside(session->server->runtime_directory, session->id, path) == 0)
+		session->worker = worker_dial(session->server->base, path, session->id, &worker_handler, session);
+	if (session->worker)
+		return;
+	session->state = SESSION_EMPTY;
+	refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
+}
+
+void session_spawned(struct server *server, const char *id)
+{
+	struct session *session = session_find(server, id);
+
+	if (session && session->state == SESSION_WAITING)
+		dial(session);
+}
+
+void session_refused(struct server *server, const char *id, const char *why)
+{
+	struct session *session = session_find(server, id);
+	char message[512];
+
+	if (!session || session->state != SESSION_WAITING)
+		return;
+	session->state = SESSION_EMPTY;
+	snprintf(message, sizeof(message), "No process could be started for the session: %s.", why);
+	refuse_all(session, "SESSION-UNAVAILABLE", message);
+}
+
+static struct session *make(struct server *server)
+{
+	struct session *session = new_zeroed(sizeof(*session));
+
+	session->server = server;
+	TAILQ_INIT(&session->evaluations);
+	session->tick = must(event_new(server->base, -1, EV_PERSIST, on_tick, session));
+	session->patience = must(evtimer_new(server->base, on_patience, session));
+	LIST_INSERT_HEAD(&server->sessions, session, next);
+	return session;
+}
+
+static void release(struct session *session)
+{
+	struct evaluation *evaluation;
+
+	while ((evaluation = TAILQ_FIRST(&session->evaluations))) {
+		TAILQ_REMOVE(&session->evaluations, evaluation, next);
+		evaluation_free(evaluation);
+	}
+	LIST_REMOVE(session, next);
+	if (session->worker)
+		worker_close(session->worker);
+	event_free(session->tick);
+	event_free(session->patience);
+	free(session->name);
+	free(session->directory);
+	free(session->package);
+	free(session->obituary);
+	free(session->epitaph);
+	free(session);
+}
+
+static void add_row(struct session *session);
+
+static void on_row_added(void *context, enum store_status status)
+{
+	struct session *session = context;
+	char message[640];
+
+	if (status == STORE_EXISTS) {
+		draw_id(session->id);
+		add_row(session);
+		return;
+	}
+	if (status == STORE_FAILED) {
+		session->state = SESSION_EMPTY;
+		snprintf(message, sizeof(message), "The session cannot be kept: %s.",
+			store_problem(session->server->store) ? store_problem(session->server->store) : "unknown");
+		refuse_all(session, "STORAGE-FAILED", message);
+		return;
+	}
+	spawn(session);
+}
+
+static void add_row(struct session *session)
+{
+	struct store_session row = {
+		.id = session->id,
+		.name = session->name,
+		.directory = session->directory,
+		.owner = geteuid(),
+		.created_at = store_universal_time(),
+	};
+
+	store_add_session(session->server->store, &row, on_row_added, session);
+}
+
+struct session *session_new(struct server *server, const char *name, const char *directory)
+{
+	struct session *session = make(server);
+
+	draw_id(session->id);
+	session->name = new_text(name);
+	session->directory = new_text(directory);
+	session->state = SESSION_CREATING;
+	add_row(session);
+	return session;
+}
+
+/* ---- workers of a former daemon */
+
+static void on_row_found(void *context, bool found, const char *name, const char *directory)
+{
+	struct session *session = context;
+
+	if (!found)
+		return;
+	set_text(&session->name, name);
+	set_text(&session->directory, directory);
+}
+
+bool session_adopt(struct server *server, const char *id)
+{
+	struct session *session = make(server);
+
+	memcpy(session->id, id, sizeof(session->id));
+	set_text(&session->directory, "/");
+	session->adopting = 1;
+	dial(session);
+	if (session->state == SESSION_EMPTY) {
+		release(session);
+		return false;
+	}
+	store_find_session(server->store, id, on_row_found, session);
+	return true;
+}
+
+static void note_adopted(struct session *session, uint64_t count)
+{
+	if (session->adopting == 0)
+		return;
+	session->adopting -= count;
+	if (session->adopting == 0)
+		adoption_done_one(session->server);
+}
+
+/* ---- as a whole */
+
+struct json_object *session_status(const struct session *session)
+{
+	struct json_object *status = json_object_new_object();
+
+	json_object_object_add(status, "id", json_object_new_string(session->id));
+	if (session->name)
+		json_object_object_add(status, "name", json_object_new_string(session->name));
+	json_object_object_add(status, "state", json_object_new_string(state_names[session->state]));
+	json_object_object_add(status, "pid", json_object_new_int64((int64_t)session->pid));
+	json_object_object_add(status, "directory", json_object_new_string(session->directory));
+	return status;
+}
+
+void session_end_all(struct server *server)
+{
+	struct session *session;
+
+	LIST_FOREACH(session, &server->sessions, next)
+	if (session->worker)
+		worker_quit(session->worker);
+}
+
+void session_free_all(struct server *server)
+{
+	struct session *session;
+
+	while ((session = LIST_FIRST(&server->sessions)))
+		release(session);
+}

@@ -1,0 +1,84 @@
+/*
+ * session.h - a Lisp session: its place in the table, its queue of evaluations, the process that runs them.
+ *
+ * The states, and what leads from one to the next (session.c has a function for each arrow):
+ *
+ *   CREATING  --its row is stored-->        WAITING
+ *   WAITING   --the zygote has spawned-->   DIALING
+ *   DIALING   --the worker says hello-->    READY
+ *   READY     --an evaluation is sent-->    RUNNING   (also at once, if the adopted worker was at work)
+ *   RUNNING   --its result comes-->         READY
+ *   any       --the worker is gone-->       DYING     --how it ended is known, or a second later-->  EMPTY
+ *   EMPTY     --an evaluation is asked-->   WAITING
+ *   WAITING   --the zygote refuses-->       EMPTY
+ *
+ * Evaluations of one session run one after the other, in the order in which they came.
+ */
+#ifndef SESSION_H
+#define SESSION_H
+
+#include "request.h"
+#include "server.h"
+#include "worklink.h"
+
+enum session_state {
+	SESSION_CREATING,
+	SESSION_WAITING,
+	SESSION_DIALING,
+	SESSION_READY,
+	SESSION_RUNNING,
+	SESSION_DYING,
+	SESSION_EMPTY,
+};
+
+TAILQ_HEAD(evaluation_list, evaluation);
+
+struct session {
+	LIST_ENTRY(session) next;
+	struct server *server;
+	char id[WORKLINK_SESSION_ID_LENGTH + 1];
+	char *name; /* NULL if it has none */
+	char *directory;
+	enum session_state state;
+	struct worker *worker; /* from DIALING to RUNNING */
+	uint64_t pid;
+	uint64_t incarnation;
+	uint64_t last_seq; /* the last one that was begun */
+	char *package;
+	char *obituary;    /* why the worker is going */
+	char *epitaph;     /* why the last one went, to be told with the next result */
+	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
+	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
+	struct event *tick;                 /* each second while an evaluation with a progress token runs */
+	struct event *patience;             /* in state DYING */
+};
+
+/* A new one, with an id of its own. name may be NULL. */
+struct session *session_new(struct server *server, const char *name, const char *directory);
+/* By id or name; NULL if there is none. */
+struct session *session_find(struct server *server, const char *id_or_name);
+bool session_id_valid(const char *id);
+
+/* The code (not necessarily NUL-terminated) and package are copied. */
+void session_evaluate(struct session *session, struct request *request, const char *package, const char *code,
+	size_t code_length, uint64_t time_limit_ms);
+/* The request's client does not want its answer any more. */
+void session_cancel(struct session *session, struct request *request);
+/* Goes on with what waited because a client did not read its answers. */
+void session_advance_all(struct server *server);
+
+/* Connects to a worker that a former daemon left; false if nobody listens there. adoption_done_one follows. */
+bool session_adopt(struct server *server, const char *id);
+
+/* What the zygote reports. */
+void session_spawned(struct server *server, const char *id);
+void session_refused(struct server *server, const char *id, const char *why);
+void session_died(struct server *server, const char *id, int status);
+
+struct json_object *session_status(const struct session *session);
+/* Tells all workers to leave. */
+void session_end_all(struct server *server);
+/* Forgets all, when the daemon ends; the processes are not touched. */
+void session_free_all(struct server *server);
+
+#endif

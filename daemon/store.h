@@ -1,0 +1,87 @@
+/*
+ * store.h - sessions, transcripts and conversations in SQLite, on a thread of its own.
+ *
+ * No call here waits for the disk: each queues a job, in order. What a job finds comes back through its callback, from
+ * the event loop. Records of evaluations are committed in groups, some milliseconds later; everything else at once. A
+ * failed commit is tried again until it succeeds, and store_problem tells why meanwhile.
+ */
+#ifndef STORE_H
+#define STORE_H
+
+#include "link.h"
+
+#include <event2/event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct store;
+
+/* Makes the directory if needed. Opening the database is the thread's first job. */
+struct store *store_open(struct event_base *base, const char *directory);
+/* Finishes what is queued, as far as the disk lets it. No callback comes after it. */
+void store_close(struct store *store);
+
+/* NULL while records can be kept; otherwise a sentence for people. */
+const char *store_problem(const struct store *store);
+
+struct store_session {
+	const char *id;
+	const char *name; /* may be NULL */
+	const char *directory;
+	unsigned owner;
+	uint64_t created_at; /* universal time */
+};
+
+enum store_status { STORE_DONE, STORE_EXISTS, STORE_FAILED };
+
+typedef void (*store_status_callback)(void *context, enum store_status status);
+
+void store_add_session(
+	struct store *store, const struct store_session *session, store_status_callback done, void *context);
+
+/* id, name (or NULL) and directory live until the callback returns; found is false if there is no such session. */
+typedef void (*store_session_callback)(void *context, bool found, const char *name, const char *directory);
+void store_find_session(struct store *store, const char *id, store_session_callback done, void *context);
+
+struct store_evaluation {
+	const char *session;
+	uint64_t seq;
+	const char *code; /* NULL if it is not known any more */
+	size_t code_length;
+	const char *text; /* as answered */
+	size_t text_length;
+	const char *package;
+	int outcome; /* enum worker_outcome */
+	uint64_t started_at;
+	uint64_t elapsed_us;
+};
+
+/* Keeps an evaluation in its session's transcript. done comes when it is on its way to the disk for good. */
+void store_add_evaluation(
+	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context);
+
+/* Keeps an answer until its line is settled; NULL means that the request was cancelled. */
+void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
+	const char *answer, size_t length);
+/* Answers to lines up to this one are not needed any more. */
+void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line);
+
+typedef void (*store_answer_callback)(void *context, bool found, const char *answer, size_t length);
+void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
+	store_answer_callback done, void *context);
+
+/* revision and session may be NULL. */
+void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *revision,
+	uint64_t initialize_line, const char *session);
+void store_forget_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE]);
+
+typedef void (*store_conversation_callback)(
+	void *context, bool found, const char *revision, uint64_t initialize_line, const char *session);
+void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
+	store_conversation_callback done, void *context);
+
+/* Seconds since 1900, the time that Lisp users know. */
+uint64_t store_universal_time(void);
+
+#endif

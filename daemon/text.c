@@ -1,0 +1,54 @@
+/*
+ * text.c - growing text.
+ */
+#include "text.h"
+
+#include "alloc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void text_add(struct text *text, const void *data, size_t length)
+{
+	if (text->length + length + 1 > text->capacity) {
+		text->capacity = (text->length + length + 1) * 2;
+		text->data = must(realloc(text->data, text->capacity));
+	}
+	if (length)
+		memcpy(text->data + text->length, data, length);
+	text->length += length;
+	text->data[text->length] = '\0';
+}
+
+void text_puts(struct text *text, const char *string)
+{
+	text_add(text, string, strlen(string));
+}
+
+void text_printf(struct text *text, const char *format, ...)
+{
+	char piece[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	int length = vsnprintf(piece, sizeof(piece), format, arguments);
+	va_end(arguments);
+	if (length < 0)
+		return;
+	if ((size_t)length < sizeof(piece)) {
+		text_add(text, piece, (size_t)length);
+		return;
+	}
+	char *whole = must(malloc((size_t)length + 1));
+	va_start(arguments, format);
+	vsnprintf(whole, (size_t)length + 1, format, arguments);
+	va_end(arguments);
+	text_add(text, whole, (size_t)length);
+	free(whole);
+}
+
+void text_free(struct text *text)
+{
+	free(text->data);
+	*text = (struct text){0};
+}

@@ -1,0 +1,172 @@
+/*
+ * tools.c - listing tools, checking arguments, calling.
+ */
+#include "tools.h"
+
+#include "alloc.h"
+#include "embedded.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const struct tool tools[] = {
+	{embedded_tool_evaluate_lisp, tool_evaluate},
+};
+
+#define TOOLS (sizeof(tools) / sizeof(*tools))
+
+static struct json_object *definitions[TOOLS];
+
+void tools_start(void)
+{
+	for (size_t i = 0; i < TOOLS; i++)
+		definitions[i] = must(json_tokener_parse(tools[i].definition));
+}
+
+void tools_stop(void)
+{
+	for (size_t i = 0; i < TOOLS; i++)
+		json_object_put(definitions[i]);
+}
+
+/* ---- listing */
+
+static bool is_known(const char *key, const struct revision *revision)
+{
+	if (strcmp(key, "annotations") == 0)
+		return revision->annotations;
+	if (strcmp(key, "title") == 0 || strcmp(key, "outputSchema") == 0)
+		return revision->structured;
+	return true;
+}
+
+struct json_object *tools_list(const struct revision *revision)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < TOOLS; i++) {
+		struct json_object *shown = json_object_new_object();
+		json_object_object_foreach(definitions[i], key, value) if (is_known(key, revision))
+			json_object_object_add(shown, key, json_object_get(value));
+		json_object_array_add(list, shown);
+	}
+	return list;
+}
+
+/* ---- arguments */
+
+static bool has_type(struct json_object *value, const char *type)
+{
+	if (strcmp(type, "string") == 0)
+		return json_object_is_type(value, json_type_string);
+	if (strcmp(type, "number") == 0)
+		return json_object_is_type(value, json_type_double) || json_object_is_type(value, json_type_int);
+	return false;
+}
+
+/* Says what does not fit the schema, and how it would; false if everything fits. */
+static bool find_problem(struct json_object *schema, struct json_object *arguments, char *problem, size_t size)
+{
+	struct json_object *properties = json_object_object_get(schema, "properties");
+	struct json_object *required = json_object_object_get(schema, "required"), *property;
+
+	for (size_t i = 0; required && i < json_object_array_length(required); i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(required, i));
+		if (!json_object_object_get_ex(arguments, name, &property)) {
+			snprintf(problem, size, "Missing required argument: %s", name);
+			return true;
+		}
+	}
+	json_object_object_foreach(arguments, key, value)
+	{
+		if (!json_object_object_get_ex(properties, key, &property)) {
+			snprintf(problem, size, "Unknown argument: %.100s. This tool takes:", key);
+			json_object_object_foreach(properties, known, unused)
+			{
+				(void)unused;
+				size_t used = strlen(problem);
+				snprintf(problem + used, size - used, " %s", known);
+			}
+			return true;
+		}
+		const char *type = json_object_get_string(json_object_object_get(property, "type"));
+		if (!has_type(value, type)) {
+			snprintf(problem, size, "Argument %s must be a %s", key, type);
+			return true;
+		}
+	}
+	return false;
+}
+
+static void refuse_arguments(struct request *request, const char *problem)
+{
+	if (request->revision->argument_results)
+		tools_fail(request, "INVALID-ARGUMENTS", "%s.", problem);
+	else
+		request_refuse(request, RPC_INVALID_PARAMS, "%s", problem);
+}
+
+/* ---- calling */
+
+void tools_call(struct server *server, struct request *request)
+{
+	struct json_object *name, *arguments = NULL, *none;
+	char problem[512];
+	size_t i;
+
+	if (!json_object_object_get_ex(request->params, "name", &name) ||
+		!json_object_is_type(name, json_type_string)) {
+		request_refuse(request, RPC_INVALID_PARAMS, "name must be a string: the tool to call");
+		return;
+	}
+	if (json_object_object_get_ex(request->params, "arguments", &arguments) &&
+		!json_object_is_type(arguments, json_type_object)) {
+		request_refuse(request, RPC_INVALID_PARAMS, "arguments must be an object");
+		return;
+	}
+	for (i = 0; i < TOOLS; i++)
+		if (json_object_equal(json_object_object_get(definitions[i], "name"), name))
+			break;
+	if (i == TOOLS) {
+		snprintf(problem, sizeof(problem), "Unknown tool: %.200s", json_object_get_string(name));
+		request_error(request, RPC_INVALID_PARAMS, problem, NULL);
+		return;
+	}
+	none = json_object_new_object();
+	if (!arguments)
+		arguments = none;
+	if (find_problem(json_object_object_get(definitions[i], "inputSchema"), arguments, problem, sizeof(problem)))
+		refuse_arguments(request, problem);
+	else
+		tools[i].call(server, request, arguments);
+	json_object_put(none);
+}
+
+struct json_object *tools_result(const struct request *request, const struct report *report)
+{
+	struct json_object *result = json_object_new_object(), *content = json_object_new_array();
+	struct json_object *block = json_object_new_object();
+
+	json_object_object_add(block, "type", json_object_new_string("text"));
+	json_object_object_add(block, "text", json_object_new_string_len(report->text.data, (int)report->text.length));
+	json_object_array_add(content, block);
+	json_object_object_add(result, "content", content);
+	if (report->data && request->revision->structured)
+		json_object_object_add(result, "structuredContent", json_object_get(report->data));
+	json_object_object_add(result, "isError", json_object_new_boolean(report->is_error));
+	return result;
+}
+
+void tools_fail(struct request *request, const char *type, const char *format, ...)
+{
+	struct report report = {.is_error = true};
+	char message[1024];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	text_printf(&report.text, "[ERROR] %s\n%s", type, message);
+	request_result(request, tools_result(request, &report));
+	report_free(&report);
+}

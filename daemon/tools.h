@@ -1,0 +1,37 @@
+/*
+ * tools.h - the tools that clients may call. A tool is one row: its definition (a JSON file in tools/) and its handler.
+ */
+#ifndef TOOLS_H
+#define TOOLS_H
+
+#include "report.h"
+#include "request.h"
+
+struct server;
+
+struct tool {
+	const char *definition; /* JSON: name, title, description, inputSchema, outputSchema, annotations */
+	/* Arguments fit the schema. The handler sees to it that the request ends. */
+	void (*call)(struct server *server, struct request *request, struct json_object *arguments);
+};
+
+/* Reads the definitions; before anything else of this module. */
+void tools_start(void);
+void tools_stop(void);
+
+/* The definitions as the revision knows them. */
+struct json_object *tools_list(const struct revision *revision);
+
+/* Serves tools/call. */
+void tools_call(struct server *server, struct request *request);
+
+/* A tool's result in the revision's form. */
+struct json_object *tools_result(const struct request *request, const struct report *report);
+/* Ends the request with a result that is an error: "[ERROR] TYPE", then the message. */
+void tools_fail(struct request *request, const char *type, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Handlers, each in its own file. */
+void tool_evaluate(struct server *server, struct request *request, struct json_object *arguments);
+
+#endif

@@ -1,0 +1,222 @@
+/*
+ * worker.c - frames to and from one worker. What comes is checked here and nowhere else.
+ */
+#include "worker.h"
+
+#include "alloc.h"
+#include "peer.h"
+#include "unixsocket.h"
+#include "utf8.h"
+
+#include <errno.h>
+
+#define TEXT_MAX 4096
+
+struct worker {
+	struct peer *peer;
+	char *session_id;
+	const struct worker_handler *handler;
+	void *context;
+	bool greeted;
+	struct frame_builder builder;
+};
+
+static bool take_hello_field(
+	struct worker *worker, struct worker_hello *hello, uint64_t *version, const struct field *field)
+{
+	switch (field->tag) {
+	case WORK_VERSION:
+		return field_number(field, version);
+	case WORK_SESSION: /* a worker speaks for its own session only */
+		return field->length == strlen(worker->session_id) &&
+			memcmp(field->data, worker->session_id, field->length) == 0;
+	case WORK_PID:
+		return field_number(field, &hello->pid);
+	case WORK_INCARNATION:
+		return field_number(field, &hello->incarnation);
+	case WORK_SEQ:
+		return field_number(field, &hello->last_seq);
+	case WORK_RUNNING:
+		return field_number(field, &hello->running_seq);
+	case WORK_KEPT:
+		return field_number(field, &hello->kept);
+	case WORK_ORIGIN:
+		hello->origin = field->data;
+		hello->origin_length = field->length;
+		return true;
+	default:
+		return true;
+	}
+}
+
+static bool take_hello(struct worker *worker, struct frame *frame)
+{
+	struct worker_hello hello = {0};
+	enum frame_status status;
+	struct field field;
+	uint64_t version = 0;
+
+	while ((status = frame_next(frame, &field)) == FRAME_READY)
+		if (!take_hello_field(worker, &hello, &version, &field))
+			return false;
+	if (status == FRAME_BROKEN || version != WORKLINK_VERSION || worker->greeted)
+		return false;
+	worker->greeted = true;
+	worker->handler->hello(worker->context, &hello);
+	return true;
+}
+
+static bool take_result(struct worker *worker, struct frame *frame)
+{
+	struct result result;
+
+	if (!result_decode(frame, &result))
+		return false;
+	worker->handler->result(worker->context, &result);
+	result_free(&result);
+	return true;
+}
+
+static bool take_progress(struct worker *worker, struct frame *frame)
+{
+	uint64_t seq = 0, elapsed = 0, lines = 0;
+	enum frame_status status;
+	struct field field;
+	char *last_line = NULL;
+	size_t length;
+	bool good = true;
+
+	while (good && (status = frame_next(frame, &field)) == FRAME_READY) {
+		if (field.tag == WORK_SEQ)
+			good = field_number(&field, &seq);
+		else if (field.tag == WORK_ELAPSED)
+			good = field_number(&field, &elapsed);
+		else if (field.tag == WORK_LINES)
+			good = field_number(&field, &lines);
+		else if (field.tag == WORK_LAST_LINE && field.length <= TEXT_MAX && !last_line)
+			last_line = utf8_repair(field.data, field.length, &length);
+	}
+	if (good && status == FRAME_INCOMPLETE)
+		worker->handler->progress(worker->context, seq, elapsed, lines, last_line);
+	else
+		good = false;
+	free(last_line);
+	return good;
+}
+
+static bool take_fatal(struct worker *worker, struct frame *frame)
+{
+	struct field field;
+
+	while (frame_next(frame, &field) == FRAME_READY) {
+		if (field.tag != WORK_TEXT || field.length > TEXT_MAX)
+			continue;
+		size_t length;
+		char *text = utf8_repair(field.data, field.length, &length);
+		worker->handler->fatal(worker->context, text);
+		free(text);
+		break;
+	}
+	return true;
+}
+
+static void on_frame(void *context, struct frame *frame)
+{
+	struct worker *worker = context;
+	bool good = false;
+
+	if (frame->type == WORKER_HELLO)
+		good = take_hello(worker, frame);
+	else if (!worker->greeted)
+		good = false;
+	else if (frame->type == WORKER_RESULT)
+		good = take_result(worker, frame);
+	else if (frame->type == WORKER_PROGRESS)
+		good = take_progress(worker, frame);
+	else if (frame->type == WORKER_FATAL)
+		good = take_fatal(worker, frame);
+	if (!good)
+		worker->handler->gone(worker->context, "it sent a frame that makes no sense");
+}
+
+static void on_gone(void *context, const char *reason)
+{
+	struct worker *worker = context;
+
+	worker->handler->gone(worker->context, reason);
+}
+
+static const struct peer_handler peer_handler = {.frame = on_frame, .gone = on_gone};
+
+struct worker *worker_dial(struct event_base *base, const char *path, const char *session_id,
+	const struct worker_handler *handler, void *context)
+{
+	struct worker *worker;
+	int fd = unixsocket_connect(path);
+
+	if (fd < 0) {
+		errno = -fd;
+		return NULL;
+	}
+	worker = new_zeroed(sizeof(*worker));
+	worker->session_id = new_text(session_id);
+	worker->handler = handler;
+	worker->context = context;
+	worker->peer = peer_new(base, fd, &peer_handler, worker);
+	return worker;
+}
+
+void worker_close(struct worker *worker)
+{
+	peer_close(worker->peer);
+	frame_builder_free(&worker->builder);
+	free(worker->session_id);
+	free(worker);
+}
+
+void worker_evaluate(struct worker *worker, const struct worker_task *task)
+{
+	struct frame_builder *builder = &worker->builder;
+
+	frame_begin(builder, WORKER_EVALUATE);
+	frame_put_number(builder, WORK_INCARNATION, task->incarnation);
+	frame_put_number(builder, WORK_SEQ, task->seq);
+	frame_put(builder, WORK_ORIGIN, task->origin->data, task->origin->length);
+	frame_put_number(builder, WORK_TIME_LIMIT, task->time_limit_ms);
+	if (task->package)
+		frame_put_text(builder, WORK_PACKAGE, task->package);
+	frame_put(builder, WORK_CODE, task->code, task->code_length);
+	frame_end(builder);
+	peer_send(worker->peer, builder);
+	if (builder->capacity > 64u << 10)
+		frame_builder_free(builder);
+}
+
+static void send_seq(struct worker *worker, uint8_t type, uint64_t seq)
+{
+	frame_begin(&worker->builder, type);
+	if (seq)
+		frame_put_number(&worker->builder, WORK_SEQ, seq);
+	frame_end(&worker->builder);
+	peer_send(worker->peer, &worker->builder);
+}
+
+void worker_cancel(struct worker *worker, uint64_t seq)
+{
+	send_seq(worker, WORKER_CANCEL, seq);
+}
+
+void worker_forget(struct worker *worker, uint64_t seq)
+{
+	send_seq(worker, WORKER_FORGET, seq);
+}
+
+void worker_peek(struct worker *worker)
+{
+	send_seq(worker, WORKER_PEEK, 0);
+}
+
+void worker_quit(struct worker *worker)
+{
+	send_seq(worker, WORKER_QUIT, 0);
+}

@@ -1,0 +1,55 @@
+/*
+ * worker.h - the connection to the process of one session.
+ */
+#ifndef WORKER_H
+#define WORKER_H
+
+#include "result.h"
+
+#include <event2/event.h>
+#include <sys/types.h>
+
+struct worker;
+
+struct worker_hello {
+	uint64_t pid;
+	uint64_t incarnation;
+	uint64_t last_seq;     /* begun */
+	uint64_t running_seq;  /* 0 if it is idle */
+	uint64_t kept;         /* results that follow */
+	const uint8_t *origin; /* of the running one */
+	size_t origin_length;
+};
+
+struct worker_handler {
+	void (*hello)(void *context, const struct worker_hello *hello);
+	/* May change the result, but not free it. */
+	void (*result)(void *context, struct result *result);
+	void (*progress)(void *context, uint64_t seq, uint64_t elapsed_us, uint64_t lines, const char *last_line);
+	/* The process says what is killing it; gone follows. */
+	void (*fatal)(void *context, const char *text);
+	/* The handler must close the connection. */
+	void (*gone)(void *context, const char *reason);
+};
+
+/* NULL with errno if nobody listens there. */
+struct worker *worker_dial(struct event_base *base, const char *path, const char *session_id,
+	const struct worker_handler *handler, void *context);
+void worker_close(struct worker *worker);
+
+struct worker_task {
+	uint64_t incarnation, seq;
+	const struct frame_builder *origin;
+	uint64_t time_limit_ms; /* 0 for none */
+	const char *package;    /* NULL for the session's own */
+	const char *code;
+	size_t code_length;
+};
+
+void worker_evaluate(struct worker *worker, const struct worker_task *task);
+void worker_cancel(struct worker *worker, uint64_t seq);
+void worker_forget(struct worker *worker, uint64_t seq);
+void worker_peek(struct worker *worker);
+void worker_quit(struct worker *worker);
+
+#endif

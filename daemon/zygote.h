@@ -1,0 +1,28 @@
+/*
+ * zygote.h - the process that forks the workers: starting it, asking it, hearing from it.
+ *
+ * It lives on when the daemon dies; the next daemon finds it by its socket.
+ */
+#ifndef ZYGOTE_H
+#define ZYGOTE_H
+
+#include "server.h"
+
+#include <stdint.h>
+
+struct zygote;
+
+/* Connects to the zygote, or starts one; spawn requests wait until it is ready. */
+struct zygote *zygote_new(struct server *server);
+/* Lets go of it; it lives on. */
+void zygote_free(struct zygote *zygote);
+
+/* Asks for a worker; session_spawned or session_refused follows. seq and incarnation are what it goes on from. */
+void zygote_spawn(
+	struct zygote *zygote, const char *session_id, const char *directory, uint64_t seq, uint64_t incarnation);
+/* Ends it and all workers. */
+void zygote_end(struct zygote *zygote);
+
+struct json_object *zygote_status(const struct zygote *zygote);
+
+#endif

@@ -1,0 +1,171 @@
+;;;; evaluate.lisp - one evaluation: read a form, evaluate it, the next; then print the values.
+
+(in-package :cl-mcp-runtime)
+
+(defvar *code* ""
+  "The text being evaluated.")
+
+(defvar *source* nil
+  "The stream that the text is being read from; NIL while nothing is read.")
+
+(defvar *form-start* 0
+  "Where in the text the form begins that is being read.")
+
+(defvar *forms-done* 0
+  "How many forms have been evaluated.")
+
+(defvar *reporting* nil
+  "True while an error is being reported.")
+
+;;; Errors and warnings
+
+(defun put-error (type message)
+  (let ((*package* (find-package "COMMON-LISP-USER")))
+    (printing-item +error-type+ (prin1 type *error-type*)))
+  (printing-item +error-message+ (write-string message *error-message*)))
+
+(defun report (condition)
+  "Tell the host all about CONDITION. The stacks are still those of the error."
+  (with-report-syntax
+    (if *source*
+        (put-error (reading-type condition)
+                   (reading-message condition *code* *form-start* (file-position *source*) *forms-done*))
+        (progn
+          (put-error (public-type condition) (safe-message condition))
+          (print-frames condition)))))
+
+(defun report-in-thread (condition)
+  "A thread of the user's has no evaluation to end; what went wrong shows on standard error."
+  (with-report-syntax
+    (format *stderr* "~&; Error in ~A: ~S~%; ~A~%"
+            mp:*current-process* (public-type condition) (safe-message condition))))
+
+(defun call-debugger-hook (condition)
+  "The standard way for user code to have a say."
+  (let ((hook *debugger-hook*)
+        (*debugger-hook* nil))
+    (when hook
+      (funcall hook condition hook))))
+
+(defun end-by-report (condition)
+  "Report CONDITION and end the evaluation. An error on the way ends it too."
+  (unless *reporting*
+    (call-debugger-hook condition)
+    (let ((*reporting* t))
+      (report condition)))
+  (end-with-error))
+
+(defun on-unhandled (condition hook)
+  "Nobody wanted to handle CONDITION. Called in place of a debugger."
+  (declare (ignore hook))
+  (let ((ext:*invoke-debugger-hook* #'on-unhandled)) ; ECL has unbound it for the time being
+    (cond ((eq mp:*current-process* *main-process*)
+           (end-by-report condition))
+          (t
+           (ignore-errors (report-in-thread condition))
+           (mp:exit-process)))))
+
+(defun one-line (text)
+  "TEXT with each line break and the indentation behind it made one space."
+  (with-output-to-string (line)
+    (loop with start = 0
+          for newline = (position #\Newline text :start start)
+          do (write-string text line :start start :end newline)
+          while newline
+          do (write-char #\Space line)
+             (setf start (or (position #\Space text :start (1+ newline) :test #'char/=) (length text))))))
+
+(defun on-warning (condition)
+  "Record CONDITION and muffle it, unless whoever signalled it has no use for that."
+  (let ((muffle (find-restart 'muffle-warning condition)))
+    (when muffle
+      (with-report-syntax
+        (let ((*package* (find-package "COMMON-LISP-USER")))
+          (printing-item +warnings+
+            (format *warnings* "~S: ~A" (public-type condition) (one-line (safe-message condition))))))
+      (invoke-restart muffle))))
+
+;;; Reading
+
+(defun skip-blanks (source)
+  "Note where the next form begins."
+  (peek-char t source nil)
+  (setf *form-start* (file-position source)))
+
+(defun read-form (source)
+  "The next form, or SOURCE itself at the end."
+  (let ((*source* source))
+    (skip-blanks source)
+    (read source nil source)))
+
+;;; Evaluating
+
+(defun remember (form values)
+  "The variables that every Lisp prompt has."
+  (shiftf +++ ++ + form)
+  (shiftf /// // / values)
+  (shiftf *** ** * (first values)))
+
+(defun evaluate-forms (source)
+  "The values of the last form."
+  (loop with values = nil
+        for form = (read-form source)
+        until (eq form source)
+        do (setf - form
+                 values (multiple-value-list (eval form)))
+           (remember form values)
+           (count-form)
+           (incf *forms-done*)
+        finally (return values)))
+
+(defun call-keeping-package (function starting-package given)
+  "Call FUNCTION in STARTING-PACKAGE. What *PACKAGE* becomes is the session's from then on; a package that was GIVEN for
+this call alone is not."
+  (let ((*package* starting-package))
+    (unwind-protect (funcall function)
+      (when (and (packagep *package*)
+                 (not (and given (eq *package* starting-package))))
+        (setf *session-package* *package*)))))
+
+(defun call-reporting (function)
+  "Call FUNCTION so that errors, warnings and ABORT do what they do in a session."
+  (let ((*reporting* nil)
+        (*error-pointer* 0)
+        (*error-top* 0)
+        (*debugger-hook* nil)
+        (ext:*invoke-debugger-hook* #'on-unhandled)
+        (si::*quit-tag* *evaluation-tag*))
+    (restart-case
+        (handler-bind ((warning #'on-warning)
+                       (serious-condition (lambda (condition)
+                                            (unless *hook-works*
+                                              (on-unhandled condition nil)))))
+          (funcall function))
+      (abort ()
+        :report "Abandon the evaluation."
+        (end-by-abort)))))
+
+(defun session-package ()
+  (if (package-name *session-package*)
+      *session-package*
+      (setf *session-package* (find-package "COMMON-LISP-USER"))))
+
+(defun find-given-package (name)
+  "The package that a call asks for, or NIL. Names are case-insensitive."
+  (or (find-package name) (find-package (string-upcase name))))
+
+(defun evaluate (code package-name)
+  "Called by the host, once for each evaluation. PACKAGE-NAME may be NIL."
+  (let ((*code* code)
+        (*forms-done* 0)
+        (*form-start* 0)
+        (source (make-string-input-stream code))
+        (package (if package-name (find-given-package package-name) (session-package))))
+    (with-session-streams
+      (unless package
+        (put-error 'package-error
+                   (format nil "The name ~S does not designate any package." (string-upcase package-name)))
+        (end-with-error))
+      (call-reporting
+       (lambda ()
+         (call-keeping-package (lambda () (print-values (evaluate-forms source))) package package-name))))))

@@ -1,0 +1,203 @@
+/*
+ * evaluation.c - running user code between a frame that everything can be thrown to and the result that tells of it.
+ *
+ * The order matters. Whoever throws to the frame must find it, so the evaluation is declared interruptible only inside,
+ * and declared over before the frame goes. Everything that allocates on the Lisp heap, decoding the code included,
+ * happens inside too, because allocation may fail. Outside of the frame interrupts stay disabled: another thread's
+ * interrupt has nowhere to go then.
+ */
+#include "config.h"
+
+#include "evaluation.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "children.h"
+#include "clock.h"
+#include "interrupt.h"
+#include "iothread.h"
+#include "limits.h"
+#include "output.h"
+#include "text.h"
+
+#define PACKAGE_NAME_MAX 256
+
+static cl_env_ptr main_env;
+static cl_object tag, evaluate, session_package, user_package;
+static volatile enum worker_outcome outcome;
+static volatile int exit_code;
+static volatile uint64_t forms;
+static volatile bool running;
+
+void evaluation_init(void)
+{
+	main_env = ecl_process_env();
+	tag = cl_make_symbol(ecl_make_simple_base_string("EVALUATION", -1));
+	evaluate = ecl_make_symbol("EVALUATE", "CL-MCP-RUNTIME");
+	session_package = ecl_make_symbol("*SESSION-PACKAGE*", "CL-MCP-RUNTIME");
+	user_package = ecl_find_package("COMMON-LISP-USER");
+	ecl_register_root(&tag);
+	ecl_register_root(&evaluate);
+	ecl_register_root(&session_package);
+	ecl_register_root(&user_package);
+	cl_set(ecl_make_symbol("*EVALUATION-TAG*", "CL-MCP-RUNTIME"), tag);
+}
+
+cl_env_ptr evaluation_env(void)
+{
+	return main_env;
+}
+
+bool evaluation_is_running(void)
+{
+	return running;
+}
+
+void evaluation_throw(enum worker_outcome how)
+{
+	/* An error between evaluations, such as in another thread's interrupt: nobody could tell what state it leaves. */
+	if (!running)
+		iothread_fatal("An error happened outside of any evaluation.");
+	outcome = how;
+	main_env->nvalues = 1;
+	main_env->values[0] = ECL_NIL;
+	cl_throw(tag);
+	abort();
+}
+
+void evaluation_fail(void)
+{
+	evaluation_throw(OUTCOME_ERROR);
+}
+
+void evaluation_abort(void)
+{
+	evaluation_throw(OUTCOME_ABORTED);
+}
+
+void evaluation_exit(int code)
+{
+	exit_code = code;
+	evaluation_throw(OUTCOME_EXIT);
+}
+
+void evaluation_count_form(void)
+{
+	forms++;
+}
+
+static void put_error(const char *type, const char *message)
+{
+	output_clear(OUTPUT_ERROR_TYPE);
+	output_clear(OUTPUT_ERROR_MESSAGE);
+	output_append(OUTPUT_ERROR_TYPE, type, strlen(type));
+	output_append(OUTPUT_ERROR_MESSAGE, message, strlen(message));
+}
+
+static void call_evaluate(const struct request *request)
+{
+	cl_object code = text_to_lisp(request->code, request->code_length);
+	cl_object package = request->package ? text_to_lisp(request->package, request->package_length) : ECL_NIL;
+
+	if (code && package) {
+		cl_funcall(3, evaluate, code, package);
+		return;
+	}
+	output_lock();
+	put_error("READER-ERROR", "The code is not valid UTF-8.");
+	output_unlock();
+	evaluation_fail();
+}
+
+static void run_in_frame(const struct request *request)
+{
+	cl_env_ptr env = main_env;
+
+	outcome = OUTCOME_OVERFLOW; /* what it is when ECL itself throws to our tag, without a word */
+	exit_code = 0;
+	forms = 0;
+	running = true;
+	ecl_frs_push(env, tag);
+	if (__ecl_frs_push_result == 0) {
+		interrupt_begin(request->seq);
+		ecl_check_pending_interrupts(env);
+		call_evaluate(request);
+		interrupt_end();
+		outcome = OUTCOME_DONE;
+	} else {
+		interrupt_end();
+	}
+	ecl_frs_pop(env);
+	env->disable_interrupts = 1;
+	running = false;
+}
+
+/* A stopped printer may have left half of something behind. */
+static void drop_leftovers(void)
+{
+	if (outcome != OUTCOME_DONE)
+		output_clear(OUTPUT_VALUES);
+	if (outcome == OUTCOME_OVERFLOW) {
+		put_error("STORAGE-CONDITION",
+			"The stack is exhausted: infinite recursion, or data that is nested too deeply.");
+		output_clear(OUTPUT_FRAMES);
+	} else if (outcome != OUTCOME_ERROR) {
+		output_clear(OUTPUT_ERROR_TYPE);
+		output_clear(OUTPUT_ERROR_MESSAGE);
+		output_clear(OUTPUT_FRAMES);
+	}
+}
+
+static size_t session_package_name(char *name, size_t size)
+{
+	cl_object package = ECL_SYM_VAL(main_env, session_package);
+	static const char user[] = "CL-USER";
+
+	if (ecl_t_of(package) != t_package || ecl_t_of(package->pack.name) == t_list) {
+		ECL_SETQ(main_env, session_package, user_package); /* deleted */
+		package = user_package;
+	}
+	if (package != user_package)
+		return text_copy(package->pack.name, name, size);
+	memcpy(name, user, sizeof(user) - 1);
+	return sizeof(user) - 1;
+}
+
+static void build_result(const struct request *request, uint64_t elapsed_us, struct frame_builder *result)
+{
+	char package[PACKAGE_NAME_MAX];
+
+	frame_begin(result, WORKER_RESULT);
+	frame_put_number(result, WORK_SEQ, request->seq);
+	frame_put(result, WORK_ORIGIN, request->origin, request->origin_length);
+	frame_put_number(result, WORK_OUTCOME, outcome);
+	frame_put_number(result, WORK_ELAPSED, elapsed_us);
+	frame_put_number(result, WORK_FORMS, forms);
+	frame_put(result, WORK_PACKAGE, package, session_package_name(package, sizeof(package)));
+	if (outcome == OUTCOME_EXIT)
+		frame_put_number(result, WORK_EXIT_CODE, (uint64_t)exit_code);
+	output_lock();
+	output_drain(OUTPUT_STDOUT);
+	output_drain(OUTPUT_STDERR);
+	drop_leftovers();
+	output_take(result);
+	output_unlock();
+	frame_end(result);
+}
+
+void evaluation_run(const struct request *request, struct frame_builder *result)
+{
+	uint64_t started_us = clock_microseconds();
+
+	children_mark();
+	run_in_frame(request);
+	limits_restore(outcome != OUTCOME_DONE);
+	main_env->disable_interrupts = 1; /* ECL enables them when it sets a limit */
+	if (outcome == OUTCOME_CANCELLED && iothread_stop_reason() == IOTHREAD_STOP_DEADLINE)
+		outcome = OUTCOME_TIMEOUT;
+	if (outcome == OUTCOME_CANCELLED || outcome == OUTCOME_TIMEOUT || outcome == OUTCOME_OVERFLOW)
+		children_kill_marked();
+	build_result(request, clock_microseconds() - started_us, result);
+}

@@ -1,0 +1,72 @@
+;;;; host.lisp - the functions of the C host, as Lisp functions.
+
+(in-package :cl-mcp-runtime)
+
+(defmacro declare-host-functions ()
+  "To be used in each file that calls the host inline: C has to know the functions there."
+  '(ffi:clines "#include <stdbool.h>"
+               "extern bool stream_put_string(int, cl_object, long, long);"
+               "extern bool stream_put_character(int, int);"
+               "extern void stream_end_item(int);"
+               "extern long stream_column(int);"
+               "extern void stream_clear(int);"
+               "extern cl_object backtrace_frames(long);"
+               "extern cl_object backtrace_c_names(void);"
+               "extern void evaluation_fail(void);"
+               "extern void evaluation_abort(void);"
+               "extern void evaluation_exit(int);"
+               "extern void evaluation_count_form(void);"))
+
+(declare-host-functions)
+
+;;; The channels, numbered as in output.h.
+
+(defconstant +stdout+ 0)
+(defconstant +stderr+ 1)
+(defconstant +values+ 2)
+(defconstant +warnings+ 3)
+(defconstant +error-type+ 4)
+(defconstant +error-message+ 5)
+(defconstant +frames+ 6)
+
+(defmacro put-string (channel string start end)
+  "Write a part of STRING. True if the channel is full."
+  `(ffi:c-inline (,channel ,string ,start ,end) (:int :object :fixnum :fixnum) :bool
+                 "stream_put_string(#0,#1,#2,#3)" :one-liner t))
+
+(defmacro put-character (channel character)
+  "Write CHARACTER. True if the channel is full."
+  `(ffi:c-inline (,channel (char-code ,character)) (:int :int) :bool
+                 "stream_put_character(#0,#1)" :one-liner t))
+
+(defmacro column (channel)
+  `(ffi:c-inline (,channel) (:int) :fixnum "stream_column(#0)" :one-liner t))
+
+(defun end-item (channel)
+  "What was written to CHANNEL since the last call is one item."
+  (ffi:c-inline (channel) (:int) :void "stream_end_item(#0)" :one-liner t))
+
+(defun clear-channel (channel)
+  (ffi:c-inline (channel) (:int) :void "stream_clear(#0)" :one-liner t))
+
+;;; Backtraces, see backtrace.h.
+
+(defun raw-frames (limit)
+  (ffi:c-inline (limit) (:fixnum) :object "backtrace_frames(#0)" :one-liner t))
+
+(defun c-function-names ()
+  (ffi:c-inline () () :object "backtrace_c_names()" :one-liner t))
+
+;;; Ways out of an evaluation, see evaluation.h.
+
+(defun end-with-error ()
+  (ffi:c-inline () () :void "evaluation_fail()" :one-liner t))
+
+(defun end-by-abort ()
+  (ffi:c-inline () () :void "evaluation_abort()" :one-liner t))
+
+(defun end-by-exit (code)
+  (ffi:c-inline (code) (:int) :void "evaluation_exit(#0)" :one-liner t))
+
+(defun count-form ()
+  (ffi:c-inline () () :void "evaluation_count_form()" :one-liner t))

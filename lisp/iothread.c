@@ -1,0 +1,493 @@
+/*
+ * iothread.c - the poll loop beside Lisp, and how the main thread gets work from it.
+ *
+ * One lock guards everything that both threads touch. The main thread takes it only between evaluations, so that
+ * nothing can tear it away while it holds it. A finished result is sent by the main thread itself if the connection
+ * takes it; what is left, the I/O thread sends. Frames never mix, because the outbox knows what is half sent.
+ */
+#include "config.h"
+
+#include "iothread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "descriptors.h"
+#include "interrupt.h"
+#include "listener.h"
+#include "log.h"
+#include "outbox.h"
+#include "output.h"
+#include "worklink.h"
+
+#define QUEUE_MAX 64
+#define STACK_SIZE (256 * 1024)
+#define READ_SIZE 65536
+#define PUSH_INTERVAL_US 1000 /* how often a cancel is repeated until the evaluation is over */
+#define FATAL_WAIT_MS 1000    /* how long a last report may take */
+#define EXIT_FATAL 70
+#define TIME_LIMIT_MAX_MS UINT64_C(1000000000000) /* beyond it there is no limit */
+#define REPORTS_MAX 65536 /* a daemon that asks but does not read gets no further progress */
+
+enum descriptor { WAKE, LISTENER, PIPE_STDOUT, PIPE_STDERR, CONNECTION, DESCRIPTORS };
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t work;
+	int wake;
+	struct iothread_identity identity;
+	struct outbox outbox;
+
+	/* What has arrived and is no whole frame yet; the I/O thread's alone. */
+	uint8_t *input;
+	size_t input_length;
+	size_t input_capacity;
+
+	struct request *queue_first;
+	struct request *queue_last;
+	size_t queue_length;
+	uint64_t last_accepted;
+	uint64_t last_begun;
+
+	struct request *running;
+	bool taken; /* by the main thread */
+	uint64_t started_us;
+	uint64_t deadline_us; /* 0: none */
+	enum iothread_stop stop;
+	uint64_t kill_at_us;
+} io;
+
+static _Atomic(const char *) fatal_text;
+
+static void wake_up(void)
+{
+	uint64_t one = 1;
+
+	if (write(io.wake, &one, sizeof(one)) < 0)
+		return; /* it is awake already: the counter is full */
+}
+
+static void stop_running(enum iothread_stop reason)
+{
+	if (!io.running || io.stop != IOTHREAD_STOP_NONE)
+		return;
+	io.stop = reason;
+	io.kill_at_us = clock_microseconds() + IOTHREAD_GRACE_MS * 1000;
+}
+
+/* Hands the next request to the main thread if that is idle and its result can be kept. */
+static void begin_next(void)
+{
+	struct request *request = io.queue_first;
+
+	if (io.running || !request || outbox_is_full(&io.outbox))
+		return;
+	io.queue_first = request->next;
+	if (!io.queue_first)
+		io.queue_last = NULL;
+	io.queue_length--;
+	io.running = request;
+	io.taken = false;
+	io.last_begun = request->seq;
+	io.started_us = clock_microseconds();
+	io.deadline_us = 0;
+	if (request->time_limit_ms > 0 && request->time_limit_ms < TIME_LIMIT_MAX_MS)
+		io.deadline_us = io.started_us + request->time_limit_ms * 1000;
+	io.stop = IOTHREAD_STOP_NONE;
+	if (request->cancelled)
+		stop_running(IOTHREAD_STOP_CANCEL);
+	pthread_cond_signal(&io.work);
+}
+
+/* ---- what the daemon says */
+
+static void say_hello(void)
+{
+	struct frame_builder frame = {0};
+
+	frame_begin(&frame, WORKER_HELLO);
+	frame_put_number(&frame, WORK_VERSION, WORKLINK_VERSION);
+	frame_put_text(&frame, WORK_SESSION, io.identity.session);
+	frame_put_number(&frame, WORK_PID, (uint64_t)getpid());
+	frame_put_number(&frame, WORK_INCARNATION, io.identity.incarnation);
+	frame_put_number(&frame, WORK_SEQ, io.last_begun);
+	frame_put_number(&frame, WORK_KEPT, io.outbox.count);
+	if (io.running) {
+		frame_put_number(&frame, WORK_RUNNING, io.running->seq);
+		frame_put(&frame, WORK_ORIGIN, io.running->origin, io.running->origin_length);
+	}
+	frame_end(&frame);
+	outbox_report(&io.outbox, &frame);
+	frame_builder_free(&frame);
+}
+
+static void say_progress(const struct output_progress *progress)
+{
+	struct frame_builder frame = {0};
+
+	if (!io.running || io.outbox.reports.length > REPORTS_MAX)
+		return;
+	frame_begin(&frame, WORKER_PROGRESS);
+	frame_put_number(&frame, WORK_SEQ, io.running->seq);
+	frame_put_number(&frame, WORK_ELAPSED, clock_microseconds() - io.started_us);
+	frame_put_number(&frame, WORK_LINES, progress->lines);
+	if (progress->last_length > 0)
+		frame_put(&frame, WORK_LAST_LINE, progress->last_line, progress->last_length);
+	frame_end(&frame);
+	outbox_report(&io.outbox, &frame);
+	frame_builder_free(&frame);
+}
+
+/* False if the daemon asks for more than any sane one would. */
+static bool handle_evaluate(const struct frame *frame)
+{
+	struct request *request = request_read(frame);
+
+	if (!request)
+		return false;
+	if (request->incarnation != io.identity.incarnation || request->seq != io.last_accepted + 1) {
+		request_free(request);
+		return true;
+	}
+	if (io.queue_length >= QUEUE_MAX) {
+		request_free(request);
+		return false;
+	}
+	io.last_accepted = request->seq;
+	if (io.queue_last)
+		io.queue_last->next = request;
+	else
+		io.queue_first = request;
+	io.queue_last = request;
+	io.queue_length++;
+	begin_next();
+	return true;
+}
+
+static void handle_cancel(uint64_t seq)
+{
+	if (io.running && io.running->seq == seq)
+		stop_running(IOTHREAD_STOP_CANCEL);
+	for (struct request *waiting = io.queue_first; waiting; waiting = waiting->next)
+		if (waiting->seq == seq)
+			waiting->cancelled = true;
+}
+
+static uint64_t seq_of(struct frame frame)
+{
+	struct field field;
+	uint64_t seq = 0;
+
+	while (frame_next(&frame, &field) == FRAME_READY)
+		if (field.tag == WORK_SEQ && !field_number(&field, &seq))
+			return 0;
+	return seq;
+}
+
+/* False if the peer is not to be trusted. */
+static bool handle_frame(const struct frame *frame)
+{
+	struct output_progress progress;
+	bool trusted = true;
+
+	if (frame->type == WORKER_QUIT)
+		_exit(0); /* the zygote ends what is left of the process group */
+	if (frame->type == WORKER_PEEK) {
+		output_lock();
+		output_progress(&progress);
+		output_unlock();
+	}
+	pthread_mutex_lock(&io.lock);
+	switch (frame->type) {
+	case WORKER_EVALUATE:
+		trusted = handle_evaluate(frame);
+		break;
+	case WORKER_CANCEL:
+		handle_cancel(seq_of(*frame));
+		break;
+	case WORKER_FORGET:
+		outbox_forget(&io.outbox, seq_of(*frame));
+		begin_next();
+		break;
+	case WORKER_PEEK:
+		say_progress(&progress);
+		break;
+	}
+	pthread_mutex_unlock(&io.lock);
+	return trusted;
+}
+
+/* ---- the connection */
+
+static void reserve_input(size_t size)
+{
+	if (size <= io.input_capacity)
+		return;
+	io.input = realloc(io.input, size);
+	if (!io.input)
+		abort();
+	io.input_capacity = size;
+}
+
+static void drop_connection(void)
+{
+	pthread_mutex_lock(&io.lock);
+	outbox_connect(&io.outbox, -1);
+	pthread_mutex_unlock(&io.lock);
+	io.input_length = 0;
+}
+
+/* Handles all whole frames. False if the connection should be closed. */
+static bool handle_input(void)
+{
+	size_t done = 0, size = 0;
+	enum frame_status status;
+	struct frame frame;
+
+	while ((status = frame_open(io.input + done, io.input_length - done, &frame, &size)) == FRAME_READY) {
+		if (!handle_frame(&frame))
+			return false;
+		done += size;
+	}
+	if (status == FRAME_BROKEN)
+		return false;
+	io.input_length -= done;
+	memmove(io.input, io.input + done, io.input_length);
+	if (io.input_length == 0 && io.input_capacity > 4 * READ_SIZE) {
+		free(io.input);
+		io.input = NULL;
+		io.input_capacity = 0;
+	}
+	reserve_input(size > io.input_length + READ_SIZE ? size : io.input_length + READ_SIZE);
+	return true;
+}
+
+static void read_connection(void)
+{
+	reserve_input(io.input_length + READ_SIZE);
+	ssize_t length = recv(
+		io.outbox.connection, io.input + io.input_length, io.input_capacity - io.input_length, MSG_DONTWAIT);
+	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (length <= 0) {
+		drop_connection();
+		return;
+	}
+	io.input_length += (size_t)length;
+	if (!handle_input())
+		drop_connection();
+}
+
+static void welcome(int connection)
+{
+	pthread_mutex_lock(&io.lock);
+	outbox_connect(&io.outbox, descriptors_raise(connection));
+	say_hello();
+	pthread_mutex_unlock(&io.lock);
+	io.input_length = 0;
+}
+
+static void send_pending(void)
+{
+	pthread_mutex_lock(&io.lock);
+	int result = outbox_send(&io.outbox);
+	pthread_mutex_unlock(&io.lock);
+	if (result < 0)
+		drop_connection();
+}
+
+/* ---- the end */
+
+/* The main thread may be stuck anywhere, even with the lock: nothing here waits for ever. */
+static void report_and_die(const char *text)
+{
+	struct frame_builder frame = {0};
+	struct timespec until;
+	uint64_t give_up_us = clock_microseconds() + FATAL_WAIT_MS * 1000;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	if (pthread_mutex_timedlock(&io.lock, &until) == 0) {
+		frame_begin(&frame, WORKER_FATAL);
+		frame_put_number(&frame, WORK_SEQ, io.running ? io.running->seq : io.last_begun);
+		frame_put_text(&frame, WORK_TEXT, text);
+		frame_end(&frame);
+		outbox_report(&io.outbox, &frame);
+		while (outbox_send(&io.outbox) == 0 && outbox_is_pending(&io.outbox) &&
+			clock_microseconds() < give_up_us) {
+			struct pollfd writable = {.fd = io.outbox.connection, .events = POLLOUT};
+			poll(&writable, 1, 100);
+		}
+	}
+	kill(0, SIGKILL); /* a worker leads a process group of its own: subprocesses end with it */
+	_exit(EXIT_FATAL);
+}
+
+void iothread_fatal(const char *text)
+{
+	const char *none = NULL;
+	struct timespec patience = {.tv_sec = 3};
+
+	if (!io.wake) { /* this is the zygote */
+		log_line("%s", text);
+		_exit(EXIT_FATAL);
+	}
+
+	atomic_compare_exchange_strong(&fatal_text, &none, text);
+	wake_up();
+	nanosleep(&patience, NULL);
+	_exit(EXIT_FATAL);
+}
+
+/* ---- deadlines */
+
+/* Acts on what is due and returns for how many milliseconds nothing will be, -1 for ever. */
+static int watch_evaluation(void)
+{
+	uint64_t now, next_us = 0;
+	bool overdue = false;
+
+	pthread_mutex_lock(&io.lock);
+	now = clock_microseconds();
+	if (io.running) {
+		if (io.deadline_us && now >= io.deadline_us)
+			stop_running(IOTHREAD_STOP_DEADLINE);
+		if (io.stop == IOTHREAD_STOP_NONE) {
+			next_us = io.deadline_us;
+		} else if (now >= io.kill_at_us) {
+			overdue = true;
+		} else {
+			interrupt_send(io.running->seq);
+			next_us = now + PUSH_INTERVAL_US;
+		}
+	}
+	pthread_mutex_unlock(&io.lock);
+	if (overdue)
+		report_and_die(
+			"The evaluation did not end within 2 seconds after it was told to stop; its process was killed.");
+	if (!next_us)
+		return -1;
+	if (next_us <= now)
+		return 0;
+	uint64_t milliseconds = (next_us - now + 999) / 1000;
+	return milliseconds > 60000 ? 60000 : (int)milliseconds;
+}
+
+static void serve_once(void)
+{
+	struct pollfd polled[DESCRIPTORS] = {
+		[WAKE] = {.fd = io.wake, .events = POLLIN},
+		[LISTENER] = {.fd = io.identity.listener, .events = POLLIN},
+		[PIPE_STDOUT] = {.fd = output_pipe(OUTPUT_STDOUT), .events = POLLIN},
+		[PIPE_STDERR] = {.fd = output_pipe(OUTPUT_STDERR), .events = POLLIN},
+		[CONNECTION] = {.fd = io.outbox.connection, .events = POLLIN},
+	};
+	uint64_t count;
+	const char *text;
+
+	pthread_mutex_lock(&io.lock);
+	if (outbox_is_pending(&io.outbox))
+		polled[CONNECTION].events |= POLLOUT;
+	pthread_mutex_unlock(&io.lock);
+	if (poll(polled, DESCRIPTORS, watch_evaluation()) < 0)
+		return;
+	if (polled[WAKE].revents && read(io.wake, &count, sizeof(count)) < 0)
+		return;
+	if ((text = atomic_load(&fatal_text)))
+		report_and_die(text);
+	for (int i = 0; i < 2; i++)
+		if (polled[PIPE_STDOUT + i].revents) {
+			output_lock();
+			output_drain((enum output_channel)i);
+			output_unlock();
+		}
+	if (polled[CONNECTION].revents & (POLLIN | POLLHUP | POLLERR))
+		read_connection();
+	if (polled[LISTENER].revents) {
+		int connection = listener_accept(io.identity.listener);
+		if (connection >= 0)
+			welcome(connection);
+	}
+	send_pending();
+}
+
+static void *serve(void *unused)
+{
+	(void)unused;
+	for (;;)
+		serve_once();
+	return NULL;
+}
+
+int iothread_start(const struct iothread_identity *identity)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+
+	io.identity = *identity;
+	if (io.last_accepted < identity->last_seq)
+		io.last_accepted = io.last_begun = identity->last_seq;
+	pthread_mutex_init(&io.lock, NULL);
+	pthread_cond_init(&io.work, NULL);
+	io.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (io.wake < 0)
+		return -errno;
+	io.wake = descriptors_raise(io.wake);
+	io.outbox.connection = -1;
+	outbox_connect(&io.outbox, -1);
+	if (identity->connection >= 0)
+		welcome(identity->connection);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_SIZE);
+	int error = pthread_create(&thread, &attributes, serve, NULL);
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -error;
+}
+
+const struct request *iothread_next(void)
+{
+	pthread_mutex_lock(&io.lock);
+	while (!io.running || io.taken)
+		pthread_cond_wait(&io.work, &io.lock);
+	io.taken = true;
+	const struct request *request = io.running;
+	pthread_mutex_unlock(&io.lock);
+	return request;
+}
+
+enum iothread_stop iothread_stop_reason(void)
+{
+	pthread_mutex_lock(&io.lock);
+	enum iothread_stop reason = io.stop;
+	pthread_mutex_unlock(&io.lock);
+	return reason;
+}
+
+void iothread_finish(struct frame_builder *result)
+{
+	pthread_mutex_lock(&io.lock);
+	struct request *request = io.running;
+	io.running = NULL;
+	outbox_keep(&io.outbox, request->seq, result);
+	begin_next();
+	/* A broken connection is the I/O thread's business: it will see it. */
+	bool watched = outbox_send(&io.outbox) < 0 || outbox_is_pending(&io.outbox) || io.running;
+	pthread_mutex_unlock(&io.lock);
+	if (watched)
+		wake_up();
+	request_free(request);
+}

@@ -1,0 +1,70 @@
+;;;; prepare.lisp - what is done once in the zygote, what in every fork, and what when a recipe does not work.
+
+(in-package :cl-mcp-runtime)
+
+(defvar *original-quit* (fdefinition 'ext:quit))
+(defvar *original-exit* (fdefinition 'si:exit))
+
+(defun leave (&optional (code 0) kill-all-threads)
+  "In place of EXT:QUIT and SI:EXIT: ends the evaluation, not the session; in a thread of the user's, the thread."
+  (declare (ignore kill-all-threads))
+  (if (eq mp:*current-process* *main-process*)
+      (end-by-exit (if (typep code '(integer 0 255)) code 0))
+      (mp:exit-process)))
+
+(defun replace-exit ()
+  (si:fset 'ext:quit #'leave)
+  (si:fset 'si:exit #'leave))
+
+(defun warm-up ()
+  "Fill the caches of generic functions once, for all sessions."
+  (let ((condition (make-condition 'simple-error :format-control "warm ~A" :format-arguments '(up))))
+    (with-session-streams
+      (evaluate "(defun #:f (x) (* x 2)) (list 1 \"a\" 'b 1.5 #\\c (vector 1 2)) (format t \"~A ~S~%\" 1 \"x\")" nil)
+      (call-reporting (lambda () (warn "warm")))
+      (with-report-syntax
+        (put-error (public-type condition) (safe-message condition))
+        (print-frames condition))
+      (fresh-line *stdout*)))
+  (dolist (channel (list +stdout+ +stderr+ +values+ +warnings+ +error-type+ +error-message+ +frames+))
+    (clear-channel channel))
+  (setf + nil ++ nil +++ nil * nil ** nil *** nil / nil // nil /// nil - nil))
+
+(defun lock-runtime (lock)
+  (ext:package-lock (find-package "CL-MCP-RUNTIME") lock))
+
+(defun prepare ()
+  "Called by the host, once, before it forks any session."
+  (setf *main-process* mp:*current-process*
+        si::*quit-tag* *evaluation-tag*)
+  (warm-up)
+  (replace-exit)
+  (install-session-streams)
+  (setf ext:*invoke-debugger-hook* #'on-unhandled)
+  (lock-runtime t))
+
+(defun renew ()
+  "Called by the host in every fork, in the session's directory: two sessions must not draw the same random numbers."
+  (setf *random-state* (make-random-state t)
+        *default-pathname-defaults* (ext:getcwd)))
+
+;;; The careful ways, see recipes.c
+
+(defun do-without-hook ()
+  (setf *hook-works* nil))
+
+(defun do-without-exit ()
+  (si:fset 'ext:quit *original-quit*)
+  (si:fset 'si:exit *original-exit*))
+
+(defun do-without-channels ()
+  "Standard output through ECL's own streams into the pipes behind descriptors 1 and 2."
+  (flet ((stream-on (descriptor)
+           (ext:make-stream-from-fd descriptor :output :buffering :none :element-type 'character
+                                                       :external-format :utf-8)))
+    (setf *stdout* (stream-on 1)
+          *stderr* (stream-on 2)))
+  (install-session-streams))
+
+(defun do-without-lock ()
+  (lock-runtime nil))

@@ -1,0 +1,71 @@
+;;;; printing.lisp - printing that neither fails nor goes on for ever.
+
+(in-package :cl-mcp-runtime)
+
+(defmacro with-report-syntax (&body body)
+  "Evaluate BODY with the printer as reports need it, whatever user code has made of it."
+  `(let ((*print-array* t)
+         (*print-base* 10)
+         (*print-case* :upcase)
+         (*print-circle* nil)
+         (*print-escape* t)
+         (*print-gensym* t)
+         (*print-length* 10)
+         (*print-level* 4)
+         (*print-lines* nil)
+         (*print-pretty* nil)
+         (*print-radix* nil)
+         (*print-readably* nil)
+         (*print-right-margin* nil)
+         (*read-base* 10))
+     ,@body))
+
+;;; Text of a bounded length: however big an object is, printing it costs no more than what is kept.
+
+(defclass bounded-stream (gray:fundamental-character-output-stream)
+  ((left :initarg :left :accessor characters-left)
+   (target :initarg :target :reader target)))
+
+(defmethod gray:stream-write-char ((stream bounded-stream) character)
+  (when (minusp (decf (characters-left stream)))
+    (throw 'bounded nil))
+  (write-char character (target stream)))
+
+(defmethod gray:stream-line-column ((stream bounded-stream))
+  nil)
+
+(defun bounded-text (print limit)
+  "What the function PRINT writes to the stream that it is given, cut after LIMIT characters."
+  (let* ((target (make-string-output-stream))
+         (stream (make-instance 'bounded-stream :left limit :target target))
+         (whole nil))
+    (catch 'bounded
+      (funcall print stream)
+      (setf whole t))
+    (let ((text (get-output-stream-string target)))
+      (if whole text (concatenate 'string text "...")))))
+
+(defmacro printing-bounded ((stream limit) &body body)
+  "The text that BODY writes to STREAM, cut after LIMIT characters; NIL if BODY fails."
+  `(handler-case (bounded-text (lambda (,stream) ,@body) ,limit)
+     (serious-condition () nil)))
+
+(defconstant +object-length+ 400)
+
+(defun object-text (object)
+  "OBJECT printed for a report, or what can be said of it if printing it fails."
+  (or (printing-bounded (stream +object-length+) (prin1 object stream))
+      (format nil "#<unprintable ~A>" (class-name (class-of object)))))
+
+;;; Values
+
+(defun print-values (values)
+  "Each of VALUES becomes an item. What does not fit is left out."
+  (let ((*print-length* 100)
+        (*print-level* 10)
+        (*print-circle* t)
+        (*print-pretty* t)
+        (*print-readably* nil))
+    (dolist (value values)
+      (unless (printing-item +values+ (prin1 value *values*))
+        (return)))))

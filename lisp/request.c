@@ -1,0 +1,66 @@
+/*
+ * request.c - reading an EVALUATE frame.
+ */
+#include "config.h"
+
+#include "request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "worklink.h"
+
+static bool read_field(struct request *request, const struct field *field)
+{
+	switch (field->tag) {
+	case WORK_INCARNATION:
+		return field_number(field, &request->incarnation);
+	case WORK_SEQ:
+		return field_number(field, &request->seq);
+	case WORK_TIME_LIMIT:
+		return field_number(field, &request->time_limit_ms);
+	case WORK_ORIGIN:
+		request->origin = field->data;
+		request->origin_length = field->length;
+		return true;
+	case WORK_PACKAGE:
+		request->package = field->data;
+		request->package_length = field->length;
+		return true;
+	case WORK_CODE:
+		request->code = field->data;
+		request->code_length = field->length;
+		return true;
+	default:
+		return true;
+	}
+}
+
+struct request *request_read(const struct frame *frame)
+{
+	size_t length = (size_t)(frame->end - frame->fields);
+	struct request *request = calloc(1, sizeof(*request));
+	struct field field;
+	enum frame_status status;
+
+	if (!request)
+		abort();
+	request->bytes = malloc(length + 1);
+	if (!request->bytes)
+		abort();
+	memcpy(request->bytes, frame->fields, length);
+	struct frame copy = {.type = frame->type, .fields = request->bytes, .end = request->bytes + length};
+	while ((status = frame_next(&copy, &field)) == FRAME_READY)
+		if (!read_field(request, &field))
+			break;
+	if (status == FRAME_INCOMPLETE && request->seq > 0 && request->code)
+		return request;
+	request_free(request);
+	return NULL;
+}
+
+void request_free(struct request *request)
+{
+	free(request->bytes);
+	free(request);
+}

@@ -1,0 +1,32 @@
+/*
+ * request.h - an evaluation that the daemon asked for, on its way from the I/O thread to the main thread.
+ */
+#ifndef REQUEST_H
+#define REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "frame.h"
+
+struct request {
+	struct request *next;
+	uint64_t incarnation;
+	uint64_t seq;
+	uint64_t time_limit_ms; /* 0: none */
+	bool cancelled;         /* before it began */
+	uint8_t *bytes;         /* the frame's fields; the rest points into it */
+	const uint8_t *origin;
+	size_t origin_length;
+	const uint8_t *package; /* NULL: the session's own */
+	size_t package_length;
+	const uint8_t *code;
+	size_t code_length;
+};
+
+/* A copy of what an EVALUATE frame says; NULL if it is broken or says too little. */
+struct request *request_read(const struct frame *frame) __attribute__((warn_unused_result));
+void request_free(struct request *request);
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * spawn.c - the fork, and what the child lets go of.
+ *
+ * This is the one place where a process changes from the zygote, which may do more than user code, to a worker, which
+ * runs user code. Keep it small.
+ */
+#include "config.h"
+
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "descriptors.h"
+#include "worker.h"
+
+#define UNNAMED_SESSION "session-00000000-000000-0000"
+
+/* Nothing of the zygote's stays open but the one descriptor that the child needs. */
+static void let_go(int keep)
+{
+	sigset_t none;
+
+	setsid();
+	descriptors_close_all_but(keep);
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		close(null);
+	}
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+pid_t spawn_worker(const struct spawn_order *order, int *ready)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -errno;
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct worker_birth birth = {
+			.session = order->session,
+			.runtime_directory = order->runtime_directory,
+			.directory = order->directory,
+			.incarnation = order->incarnation,
+			.last_seq = order->last_seq,
+			.connection = -1,
+			.ready = ends[1],
+		};
+
+		let_go(ends[1]);
+		worker_main(&birth);
+	}
+	int error = errno;
+	close(ends[1]);
+	if (pid < 0) {
+		close(ends[0]);
+		return -error;
+	}
+	*ready = ends[0];
+	return pid;
+}
+
+pid_t spawn_connected(int *connection)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+		return -errno;
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct worker_birth birth = {
+			.session = UNNAMED_SESSION,
+			.directory = "/",
+			.incarnation = 1,
+			.connection = ends[1],
+			.ready = -1,
+		};
+
+		let_go(ends[1]);
+		worker_main(&birth);
+	}
+	int error = errno;
+	close(ends[1]);
+	if (pid < 0) {
+		close(ends[0]);
+		return -error;
+	}
+	*connection = ends[0];
+	return pid;
+}

@@ -1,0 +1,130 @@
+/*
+ * worker.c - from a fresh fork of the zygote to a session that evaluates.
+ */
+#include "config.h"
+
+#include "worker.h"
+
+#include <ecl/ecl.h>
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "descriptors.h"
+#include "evaluation.h"
+#include "fault.h"
+#include "interrupt.h"
+#include "iothread.h"
+#include "limits.h"
+#include "listener.h"
+#include "output.h"
+
+#define EXIT_NO_START 72
+
+static void refuse(const struct worker_birth *birth, const char *what, int error)
+{
+	char text[256];
+	int length = snprintf(text, sizeof(text), "%s: %s", what, strerror(error));
+
+	if (birth->ready >= 0 && write(birth->ready, text, (size_t)length) < 0)
+		_exit(EXIT_NO_START);
+	_exit(EXIT_NO_START);
+}
+
+/* What the first evaluation shows on its standard error. */
+static void notice(const char *wanted, int error, const char *instead)
+{
+	char text[1024];
+	int length =
+		snprintf(text, sizeof(text), "; The directory %s cannot be entered (%s); the session runs in %s.\n",
+			wanted, strerror(error), instead);
+
+	output_lock();
+	output_append(OUTPUT_STDERR, text, (size_t)length < sizeof(text) ? (size_t)length : sizeof(text) - 1);
+	output_unlock();
+}
+
+static void enter_directory(const char *directory)
+{
+	const char *home = getenv("HOME");
+
+	if (!home || *home != '/') {
+		const struct passwd *entry = getpwuid(geteuid());
+		home = entry ? entry->pw_dir : "/";
+	}
+	if (directory && chdir(directory) == 0)
+		return;
+	int error = directory ? errno : 0;
+	if (chdir(home) < 0) {
+		home = "/";
+		if (chdir(home) < 0)
+			return;
+	}
+	if (directory)
+		notice(directory, error, home);
+}
+
+/* What Lisp remembers of the zygote and must not: its random state, its directory. */
+static void renew_lisp(void)
+{
+	cl_env_ptr env = ecl_process_env();
+
+	ECL_CATCH_ALL_BEGIN(env)
+	{
+		cl_funcall(1, ecl_make_symbol("RENEW", "CL-MCP-RUNTIME"));
+	}
+	ECL_CATCH_ALL_END;
+}
+
+static int listen_as(const struct worker_birth *birth)
+{
+	if (!birth->runtime_directory)
+		return -1;
+	int listener = listener_open(birth->runtime_directory, birth->session);
+	if (listener < 0)
+		refuse(birth, "cannot listen", -listener);
+	return descriptors_raise(listener);
+}
+
+/* All that a process must have of its own; a forked child of a worker makes it anew in the same way. */
+static void equip(const struct worker_birth *birth)
+{
+	struct iothread_identity identity = {
+		.session = birth->session,
+		.incarnation = birth->incarnation,
+		.last_seq = birth->last_seq,
+		.connection = birth->connection,
+	};
+	int result = output_open_pipes();
+
+	if (result < 0)
+		refuse(birth, "cannot make pipes", -result);
+	fault_enable();
+	interrupt_enable();
+	limits_restore(false);
+	identity.listener = listen_as(birth);
+	result = iothread_start(&identity);
+	if (result < 0)
+		refuse(birth, "cannot start a thread", -result);
+}
+
+void worker_main(const struct worker_birth *birth)
+{
+	equip(birth);
+	enter_directory(birth->directory);
+	renew_lisp();
+	if (birth->ready >= 0) {
+		if (write(birth->ready, "", 1) < 0)
+			_exit(EXIT_NO_START);
+		close(birth->ready);
+	}
+	for (;;) {
+		struct frame_builder result = {0};
+
+		evaluation_run(iothread_next(), &result);
+		iothread_finish(&result);
+	}
+}

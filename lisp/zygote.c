@@ -1,0 +1,469 @@
+/*
+ * zygote.c - serving the daemon: spawn, kill, and tell who died.
+ *
+ * One thread and one poll loop. The socket is there before Lisp boots, so that a daemon can connect at once and wait.
+ * The zygote outlives daemons: each new one is told what is ready and which workers live. It leaves when it has had
+ * neither a daemon nor a worker for a while.
+ */
+#include "config.h"
+
+#include "zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "boot.h"
+#include "clock.h"
+#include "frame.h"
+#include "listener.h"
+#include "log.h"
+#include "paths.h"
+#include "recipes.h"
+#include "spawn.h"
+#include "worklink.h"
+
+#define INPUT_SIZE 65536 /* far more than any request to a zygote takes */
+#define DIRECTORY_MAX 4096
+
+struct zygote_worker {
+	char session[WORKLINK_SESSION_ID_LENGTH + 1];
+	pid_t pid;
+	int ready; /* -1 once it listens */
+};
+
+enum descriptor { SIGNALS, LISTENER, CONNECTION, FIRST_WORKER };
+
+static struct {
+	const struct zygote_options *options;
+	int listener;
+	int signals;
+	int connection; /* -1: none */
+	uint64_t boot_ms;
+	uint64_t lonely_since_us;
+	bool quitting; /* the daemon has asked for the end of everything */
+
+	uint8_t input[INPUT_SIZE];
+	size_t input_length;
+
+	struct zygote_worker *workers;
+	size_t worker_count;
+	size_t worker_capacity;
+} zygote;
+
+/* ---- what the daemon is told */
+
+static void disconnect(void)
+{
+	if (zygote.connection >= 0)
+		close(zygote.connection);
+	zygote.connection = -1;
+	zygote.input_length = 0;
+}
+
+/* Reports are short and few: a daemon that lets them pile up is as good as gone, and finds all out when it comes back.
+ */
+static void say(struct frame_builder *frame)
+{
+	frame_end(frame);
+	if (zygote.connection >= 0 &&
+		send(zygote.connection, frame->data, frame->length, MSG_DONTWAIT | MSG_NOSIGNAL) !=
+			(ssize_t)frame->length)
+		disconnect();
+	frame_builder_free(frame);
+}
+
+static void say_ready(void)
+{
+	struct frame_builder frame = {0};
+
+	frame_begin(&frame, ZYGOTE_READY);
+	frame_put_number(&frame, WORK_VERSION, WORKLINK_VERSION);
+	frame_put_number(&frame, WORK_PID, (uint64_t)getpid());
+	frame_put_number(&frame, WORK_BOOT_MS, zygote.boot_ms);
+	frame_put_text(&frame, WORK_LISP, boot_lisp_version());
+	recipes_put_fallbacks(&frame);
+	say(&frame);
+}
+
+static void say_spawned(const struct zygote_worker *worker)
+{
+	struct frame_builder frame = {0};
+
+	frame_begin(&frame, ZYGOTE_SPAWNED);
+	frame_put_text(&frame, WORK_SESSION, worker->session);
+	frame_put_number(&frame, WORK_PID, (uint64_t)worker->pid);
+	say(&frame);
+}
+
+static void say_refused(const char *session, const char *reason)
+{
+	struct frame_builder frame = {0};
+
+	frame_begin(&frame, ZYGOTE_REFUSED);
+	frame_put_text(&frame, WORK_SESSION, session);
+	frame_put_text(&frame, WORK_TEXT, reason);
+	say(&frame);
+}
+
+static void say_died(const struct zygote_worker *worker, int status)
+{
+	struct frame_builder frame = {0};
+
+	frame_begin(&frame, ZYGOTE_DIED);
+	frame_put_text(&frame, WORK_SESSION, worker->session);
+	frame_put_number(&frame, WORK_PID, (uint64_t)worker->pid);
+	frame_put_number(&frame, WORK_STATUS, (uint64_t)status);
+	say(&frame);
+}
+
+/* ---- workers */
+
+static struct zygote_worker *find_worker(const char *session)
+{
+	for (size_t i = 0; i < zygote.worker_count; i++)
+		if (strcmp(zygote.workers[i].session, session) == 0)
+			return &zygote.workers[i];
+	return NULL;
+}
+
+static void add_worker(const char *session, pid_t pid, int ready)
+{
+	if (zygote.worker_count == zygote.worker_capacity) {
+		zygote.worker_capacity = zygote.worker_capacity ? 2 * zygote.worker_capacity : 16;
+		zygote.workers = realloc(zygote.workers, zygote.worker_capacity * sizeof(*zygote.workers));
+		if (!zygote.workers)
+			abort();
+	}
+	struct zygote_worker *worker = &zygote.workers[zygote.worker_count++];
+	*worker = (struct zygote_worker){.pid = pid, .ready = ready};
+	memcpy(worker->session, session, sizeof(worker->session));
+}
+
+static void kill_worker(const struct zygote_worker *worker)
+{
+	kill(worker->pid, SIGKILL);
+	kill(-worker->pid, SIGKILL);
+}
+
+static void bury_worker(struct zygote_worker *worker, int status)
+{
+	char path[PATHS_SOCKET_SIZE];
+
+	kill(-worker->pid, SIGKILL); /* what it had started */
+	if (paths_beside(zygote.options->runtime_directory, worker->session, path) == 0)
+		unlink(path);
+	if (worker->ready >= 0) {
+		close(worker->ready);
+		say_refused(worker->session, "its process died while it started");
+	} else {
+		say_died(worker, status);
+	}
+	*worker = zygote.workers[--zygote.worker_count];
+	if (zygote.worker_count == 0)
+		zygote.lonely_since_us = clock_microseconds();
+}
+
+static void reap(void)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		for (size_t i = 0; i < zygote.worker_count; i++)
+			if (zygote.workers[i].pid == pid) {
+				bury_worker(&zygote.workers[i], status);
+				break;
+			}
+}
+
+/* The worker says by itself whether it listens. */
+static void hear_worker(struct zygote_worker *worker)
+{
+	char text[256];
+	ssize_t length = read(worker->ready, text, sizeof(text) - 1);
+
+	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (length == 1 && text[0] == '\0') {
+		close(worker->ready);
+		worker->ready = -1;
+		say_spawned(worker);
+	} else if (length > 0) {
+		text[length] = '\0';
+		log_line("%s: %s", worker->session, text);
+	} else {
+		kill_worker(worker); /* it died, or is about to */
+	}
+}
+
+static bool is_session_id(const char *session)
+{
+	static const char allowed[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-";
+
+	return strlen(session) == WORKLINK_SESSION_ID_LENGTH && strspn(session, allowed) == WORKLINK_SESSION_ID_LENGTH;
+}
+
+static void spawn(const struct spawn_order *order)
+{
+	const struct zygote_worker *existing = find_worker(order->session);
+	char reason[256];
+	int ready;
+
+	if (existing) {
+		/* One that still starts will be announced. */
+		if (existing->ready < 0)
+			say_spawned(existing);
+		return;
+	}
+	pid_t pid = spawn_worker(order, &ready);
+	if (pid < 0) {
+		snprintf(reason, sizeof(reason), "no process for it: %s", strerror(-(int)pid));
+		say_refused(order->session, reason);
+		return;
+	}
+	add_worker(order->session, pid, ready);
+}
+
+/* ---- what the daemon says */
+
+static bool read_order(struct frame *frame, char **session, char **directory, struct spawn_order *order)
+{
+	enum frame_status status;
+	struct field field;
+	bool good = true;
+
+	while (good && (status = frame_next(frame, &field)) == FRAME_READY) {
+		if (field.tag == WORK_SESSION && !*session)
+			*session = field_text(&field, WORKLINK_SESSION_ID_LENGTH);
+		else if (field.tag == WORK_DIRECTORY && !*directory)
+			*directory = field_text(&field, DIRECTORY_MAX);
+		else if (field.tag == WORK_SEQ)
+			good = field_number(&field, &order->last_seq);
+		else if (field.tag == WORK_INCARNATION)
+			good = field_number(&field, &order->incarnation);
+	}
+	order->session = *session;
+	order->directory = *directory;
+	return good && status == FRAME_INCOMPLETE;
+}
+
+/* False if the peer is not to be trusted. */
+static bool handle_frame(struct frame *frame)
+{
+	struct spawn_order order = {.runtime_directory = zygote.options->runtime_directory, .incarnation = 1};
+	char *session = NULL, *directory = NULL;
+	bool trusted = read_order(frame, &session, &directory, &order);
+
+	if (trusted && frame->type == ZYGOTE_QUIT) {
+		zygote.quitting = true;
+	} else if (!session || !is_session_id(session)) {
+		trusted = false;
+	} else if (trusted && frame->type == ZYGOTE_SPAWN) {
+		spawn(&order);
+	} else if (trusted && frame->type == ZYGOTE_KILL) {
+		const struct zygote_worker *worker = find_worker(session);
+		if (worker)
+			kill_worker(worker);
+	}
+	free(session);
+	free(directory);
+	return trusted;
+}
+
+static void read_connection(void)
+{
+	ssize_t length = recv(zygote.connection, zygote.input + zygote.input_length,
+		sizeof(zygote.input) - zygote.input_length, MSG_DONTWAIT);
+	size_t done = 0, size;
+	enum frame_status status;
+	struct frame frame;
+
+	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (length <= 0) {
+		disconnect();
+		return;
+	}
+	zygote.input_length += (size_t)length;
+	while ((status = frame_open(zygote.input + done, zygote.input_length - done, &frame, &size)) == FRAME_READY) {
+		int before = zygote.connection;
+
+		if (!handle_frame(&frame)) {
+			status = FRAME_BROKEN;
+			break;
+		}
+		if (zygote.connection != before)
+			return;
+		done += size;
+	}
+	if (status == FRAME_BROKEN || size > sizeof(zygote.input)) {
+		log_line("the daemon sent a frame that is none; closing the connection");
+		disconnect();
+		return;
+	}
+	zygote.input_length -= done;
+	memmove(zygote.input, zygote.input + done, zygote.input_length);
+}
+
+static void welcome(void)
+{
+	int connection = listener_accept(zygote.listener);
+
+	if (connection < 0)
+		return;
+	disconnect();
+	zygote.connection = connection;
+	say_ready();
+	for (size_t i = 0; i < zygote.worker_count; i++)
+		if (zygote.workers[i].ready < 0)
+			say_spawned(&zygote.workers[i]);
+}
+
+/* ---- the loop */
+
+/* False if we were told to leave. */
+static bool handle_signals(void)
+{
+	struct signalfd_siginfo signal;
+	bool stay = true;
+
+	while (read(zygote.signals, &signal, sizeof(signal)) == sizeof(signal))
+		if (signal.ssi_signo != SIGCHLD)
+			stay = false;
+	reap();
+	return stay;
+}
+
+/* Sessions end with the zygote only when it is told to end, not when it crashes. */
+static void end_workers(void)
+{
+	for (size_t i = 0; i < zygote.worker_count; i++)
+		kill_worker(&zygote.workers[i]);
+	while (zygote.worker_count > 0) {
+		struct pollfd signals = {.fd = zygote.signals, .events = POLLIN};
+
+		poll(&signals, 1, 100);
+		handle_signals();
+	}
+}
+
+/* Milliseconds until the zygote may leave, -1 while it is needed. */
+static int time_to_linger(void)
+{
+	uint64_t linger_us = (uint64_t)zygote.options->linger_seconds * 1000000;
+	uint64_t lonely_us = clock_microseconds() - zygote.lonely_since_us;
+
+	if (zygote.connection >= 0 || zygote.worker_count > 0)
+		return -1;
+	return lonely_us >= linger_us ? 0 : (int)((linger_us - lonely_us + 999) / 1000);
+}
+
+static struct pollfd *poll_set(void)
+{
+	static struct pollfd *set;
+	static size_t capacity;
+
+	if (capacity < FIRST_WORKER + zygote.worker_count) {
+		capacity = FIRST_WORKER + zygote.worker_count + 16;
+		set = realloc(set, capacity * sizeof(*set));
+		if (!set)
+			abort();
+	}
+	set[SIGNALS] = (struct pollfd){.fd = zygote.signals, .events = POLLIN};
+	set[LISTENER] = (struct pollfd){.fd = zygote.listener, .events = POLLIN};
+	set[CONNECTION] = (struct pollfd){.fd = zygote.connection, .events = POLLIN};
+	for (size_t i = 0; i < zygote.worker_count; i++)
+		set[FIRST_WORKER + i] = (struct pollfd){.fd = zygote.workers[i].ready, .events = POLLIN};
+	return set;
+}
+
+static bool serve_once(void)
+{
+	size_t polled = zygote.worker_count;
+	struct pollfd *set = poll_set();
+	bool was_connected = zygote.connection >= 0;
+	int timeout = time_to_linger();
+
+	if (timeout == 0)
+		return false;
+	if (poll(set, FIRST_WORKER + polled, timeout) < 0)
+		return true;
+	for (size_t i = 0; i < polled; i++)
+		if (set[FIRST_WORKER + i].revents)
+			hear_worker(&zygote.workers[i]);
+	if (set[CONNECTION].revents && zygote.connection >= 0)
+		read_connection();
+	if (set[LISTENER].revents)
+		welcome();
+	if (was_connected && zygote.connection < 0)
+		zygote.lonely_since_us = clock_microseconds();
+	return (!set[SIGNALS].revents || handle_signals()) && !zygote.quitting;
+}
+
+/* The lock on the directory is held as long as we live: it tells a living zygote's socket from a dead one's. */
+static int make_listener(const char *directory)
+{
+	int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (lock < 0)
+		return -errno;
+	if (flock(lock, LOCK_EX | LOCK_NB) < 0)
+		return errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
+	return listener_open(directory, WORKLINK_ZYGOTE_SOCKET);
+}
+
+static void watch_signals(void)
+{
+	sigset_t watched;
+
+	sigemptyset(&watched);
+	sigaddset(&watched, SIGCHLD);
+	sigaddset(&watched, SIGTERM);
+	sigaddset(&watched, SIGINT);
+	sigprocmask(SIG_BLOCK, &watched, NULL);
+	zygote.signals = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (zygote.signals < 0)
+		abort();
+}
+
+int zygote_run(const struct zygote_options *options)
+{
+	uint64_t started_us = clock_microseconds();
+	char path[PATHS_SOCKET_SIZE];
+
+	zygote.options = options;
+	zygote.connection = -1;
+	zygote.listener = make_listener(options->runtime_directory);
+	if (zygote.listener == -EADDRINUSE) {
+		log_line("another zygote serves %s", options->runtime_directory);
+		return 0;
+	}
+	if (zygote.listener < 0) {
+		log_line("cannot listen in %s: %s", options->runtime_directory, strerror(-zygote.listener));
+		return 1;
+	}
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	boot_lisp(options->program);
+	recipes_test(false);
+	watch_signals();
+	zygote.boot_ms = (clock_microseconds() - started_us) / 1000;
+	zygote.lonely_since_us = clock_microseconds();
+	while (serve_once())
+		;
+	end_workers();
+	if (paths_beside(options->runtime_directory, WORKLINK_ZYGOTE_SOCKET, path) == 0)
+		unlink(path);
+	return 0;
+}

@@ -1,0 +1,314 @@
+/*
+ * ctl.c - cl-mcpctl: the person's tool. Its commands are the rows of one table.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "mcpclient.h"
+#include "repl.h"
+
+enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2, EXIT_NOBODY = 3 };
+
+/* How long an answer of the daemon itself, and its end, may take. */
+#define ANSWER_WAIT 10000
+#define END_WAIT 30000
+
+struct options {
+	const char *session;
+	bool json;
+};
+
+struct command {
+	const char *name;
+	const char *usage;
+	const char *task;
+	int (*run)(const struct options *options);
+};
+
+/* ---- what status and shutdown share */
+
+/* Connects to a running daemon, never starting one. EXIT_GOOD, or the status to end with; then all is said. */
+static int reach(struct mcp_client *client)
+{
+	switch (mcp_open(client, NULL, false)) {
+	case DIAL_WELCOMED:
+		return EXIT_GOOD;
+	case DIAL_NOBODY:
+		fprintf(stderr, "No daemon (cl-mcpd) is running.\n");
+		return EXIT_NOBODY;
+	default:
+		fprintf(stderr, "cl-mcpctl: the daemon (cl-mcpd) cannot be reached: %s\n", mcp_reason(client));
+		return EXIT_BAD;
+	}
+}
+
+/* The result of a method of the daemon's own; NULL if there is none, and then that was said. */
+static json_object *call(struct mcp_client *client, const char *method)
+{
+	json_object *answer = NULL, *result = NULL, *error = NULL, *message = NULL;
+	enum mcp_status status = mcp_wait(client, mcp_request(client, method, NULL), ANSWER_WAIT, &answer);
+
+	if (status == MCP_ANSWERED && json_object_object_get_ex(answer, "result", &result)) {
+		json_object_get(result);
+	} else if (status == MCP_ANSWERED) {
+		if (json_object_object_get_ex(answer, "error", &error))
+			json_object_object_get_ex(error, "message", &message);
+		fprintf(stderr, "cl-mcpctl: the daemon refused: %s\n",
+			message ? json_object_get_string(message) : json_object_to_json_string(answer));
+	} else {
+		fprintf(stderr, "cl-mcpctl: the daemon did not answer%s%s\n", status == MCP_LOST ? ": " : "",
+			status == MCP_LOST ? mcp_reason(client) : "");
+	}
+	json_object_put(answer);
+	return result;
+}
+
+/* ---- status */
+
+static const char *text_of(json_object *object, const char *name)
+{
+	json_object *member = NULL;
+
+	json_object_object_get_ex(object, name, &member);
+	return member ? json_object_get_string(member) : "-";
+}
+
+static int64_t number_of(json_object *object, const char *name)
+{
+	json_object *member = NULL;
+
+	json_object_object_get_ex(object, name, &member);
+	return json_object_get_int64(member);
+}
+
+static void print_duration(int64_t milliseconds)
+{
+	int64_t seconds = milliseconds / 1000;
+
+	if (seconds >= 86400)
+		printf("%lld d ", (long long)(seconds / 86400));
+	if (seconds >= 3600)
+		printf("%lld h ", (long long)(seconds / 3600 % 24));
+	if (seconds >= 60)
+		printf("%lld min ", (long long)(seconds / 60 % 60));
+	printf("%lld s", (long long)(seconds % 60));
+}
+
+static void print_zygote(json_object *zygote)
+{
+	json_object *fallbacks = NULL;
+
+	printf("Lisp      %s", text_of(zygote, "state"));
+	if (number_of(zygote, "pid") > 0)
+		printf(", pid %lld", (long long)number_of(zygote, "pid"));
+	if (strcmp(text_of(zygote, "lisp"), "-") != 0)
+		printf(", %s, booted in %lld ms", text_of(zygote, "lisp"), (long long)number_of(zygote, "bootMs"));
+	putchar('\n');
+	json_object_object_get_ex(zygote, "fallbacks", &fallbacks);
+	for (size_t i = 0; fallbacks && i < json_object_array_length(fallbacks); i++)
+		printf("          falls back: %s\n", json_object_get_string(json_object_array_get_idx(fallbacks, i)));
+}
+
+static void print_sessions(json_object *sessions)
+{
+	size_t count = sessions ? json_object_array_length(sessions) : 0;
+
+	printf("sessions  %zu\n", count);
+	if (count)
+		printf("  %-28s  %-12s %8s  %s\n", "id", "state", "pid", "directory");
+	for (size_t i = 0; i < count; i++) {
+		json_object *session = json_object_array_get_idx(sessions, i);
+
+		printf("  %-28s  %-12s %8s  %s\n", text_of(session, "id"), text_of(session, "state"),
+			text_of(session, "pid"), text_of(session, "directory"));
+	}
+}
+
+static void print_status(json_object *status)
+{
+	json_object *part = NULL;
+
+	printf("cl-mcpd   version %s, pid %lld, up ", text_of(status, "version"), (long long)number_of(status, "pid"));
+	print_duration(number_of(status, "uptimeMs"));
+	putchar('\n');
+	if (json_object_object_get_ex(status, "zygote", &part))
+		print_zygote(part);
+	printf("clients   %s\n", text_of(status, "clients"));
+	json_object_object_get_ex(status, "sessions", &part);
+	print_sessions(part);
+}
+
+static int run_status(const struct options *options)
+{
+	struct mcp_client client = {0};
+	int status = reach(&client);
+
+	if (status == EXIT_GOOD) {
+		json_object *result = call(&client, "cl-mcpd/status");
+
+		if (!result)
+			status = EXIT_BAD;
+		else if (options->json)
+			puts(json_object_to_json_string_ext(
+				result, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+		else
+			print_status(result);
+		json_object_put(result);
+	}
+	mcp_close(&client);
+	return status;
+}
+
+/* ---- shutdown */
+
+/* A process descriptor becomes readable when the process has ended, whatever its number is used for then. */
+static int open_process(uint64_t pid)
+{
+	return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+}
+
+static bool wait_for_end(int process)
+{
+	struct pollfd end = {.fd = process, .events = POLLIN};
+
+	return process < 0 || poll(&end, 1, END_WAIT) > 0;
+}
+
+static int run_shutdown(const struct options *options)
+{
+	struct mcp_client client = {0};
+	int status = reach(&client);
+
+	(void)options;
+	if (status == EXIT_GOOD) {
+		int process = open_process(client.dial.daemon_pid);
+		json_object *answer = NULL;
+		enum mcp_status outcome =
+			mcp_wait(&client, mcp_request(&client, "cl-mcpd/shutdown", NULL), ANSWER_WAIT, &answer);
+
+		/* A daemon that ended before its answer arrived has done what was asked. */
+		if ((outcome != MCP_ANSWERED || !json_object_object_get_ex(answer, "result", NULL)) &&
+			outcome != MCP_LOST && outcome != MCP_UNANSWERED) {
+			fprintf(stderr, "cl-mcpctl: the daemon did not agree to end: %s\n",
+				answer ? json_object_to_json_string(answer) : "it does not answer");
+			status = EXIT_BAD;
+		} else if (!wait_for_end(process)) {
+			fprintf(stderr, "cl-mcpctl: the daemon (pid %llu) is still running after %d s\n",
+				(unsigned long long)client.dial.daemon_pid, END_WAIT / 1000);
+			status = EXIT_BAD;
+		}
+		json_object_put(answer);
+		if (process >= 0)
+			close(process);
+	}
+	mcp_close(&client);
+	return status;
+}
+
+/* ---- repl, help and the table */
+
+static int run_repl(const struct options *options)
+{
+	return repl_run(options->session);
+}
+
+static int run_help(const struct options *options);
+
+static const struct command commands[] = {
+	{"repl", "repl [--session ID|NAME]", "a Lisp prompt, on a new session or on that one", run_repl},
+	{"status", "status [--json]", "show the daemon, its clients and its sessions", run_status},
+	{"shutdown", "shutdown", "end the daemon and all sessions", run_shutdown},
+	{"help", "help", "show this", run_help},
+};
+#define COMMAND_COUNT (sizeof(commands) / sizeof(*commands))
+
+static int run_help(const struct options *options)
+{
+	(void)options;
+	puts("Usage: cl-mcpctl COMMAND [OPTION]...\n\nLooks after the Lisp sessions of cl-mcp-server.\n\nCommands:");
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		printf("  %-26s %s\n", commands[i].usage, commands[i].task);
+	puts("\nOptions:\n"
+	     "  --session ID|NAME          go on with that session (also: the environment's CL_MCP_SESSION)\n"
+	     "  --json                     as JSON\n"
+	     "  --help, --version\n"
+	     "\n"
+	     "repl starts the daemon (cl-mcpd) if none runs; status and shutdown never do. When its input is no\n"
+	     "terminal, repl evaluates the forms that it reads there.\n"
+	     "\n"
+	     "Exit status:\n"
+	     "  0  all is well\n"
+	     "  1  it failed; repl: the last form ended in an error\n"
+	     "  2  wrong usage\n"
+	     "  3  no daemon is running (status, shutdown)");
+	return EXIT_GOOD;
+}
+
+static int wrong_usage(const char *what, const char *which)
+{
+	fprintf(stderr, "cl-mcpctl: %s: %s (see cl-mcpctl --help)\n", what, which);
+	return EXIT_USAGE;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < COMMAND_COUNT; i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{"session", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{0},
+	};
+	struct options options = {.session = getenv("CL_MCP_SESSION")};
+	int option;
+
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":", known, NULL)) != -1) {
+		switch (option) {
+		case 's':
+			options.session = optarg;
+			break;
+		case 'j':
+			options.json = true;
+			break;
+		case 'h':
+			return run_help(&options);
+		case 'V':
+			puts("cl-mcpctl " PACKAGE_VERSION);
+			return EXIT_GOOD;
+		case ':':
+			return wrong_usage("this option needs a value", argv[optind - 1]);
+		default:
+			return wrong_usage("unknown option", argv[optind - 1]);
+		}
+	}
+	if (optind == argc)
+		return wrong_usage("which command?", "repl, status, shutdown or help");
+	const struct command *command = find_command(argv[optind]);
+	if (!command)
+		return wrong_usage("unknown command", argv[optind]);
+	if (optind + 1 < argc)
+		return wrong_usage("unexpected argument", argv[optind + 1]);
+	if (options.session && !*options.session)
+		options.session = NULL;
+	signal(SIGPIPE, SIG_IGN);
+	return command->run(&options);
+}

@@ -1,0 +1,39 @@
+-- The statements of daemon/store.c. A line "-- name:" begins one.
+
+-- add_session:
+INSERT INTO sessions (id, name, owner, directory, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5);
+
+-- find_session:
+SELECT name, directory FROM sessions WHERE id = ?1;
+
+-- touch_session:
+UPDATE sessions SET updated_at = max(updated_at, ?2) WHERE id = ?1;
+
+-- add_evaluation:
+INSERT OR IGNORE INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us)
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+
+-- add_answer:
+INSERT OR REPLACE INTO answers (nonce, line, item, answer) VALUES (?1, ?2, ?3, ?4);
+
+-- find_answer:
+SELECT answer FROM answers WHERE nonce = ?1 AND line = ?2 AND item = ?3;
+
+-- settle:
+DELETE FROM answers WHERE nonce = ?1 AND line <= ?2;
+
+-- save_conversation:
+INSERT INTO conversations (nonce, revision, initialize_line, session, saved_at) VALUES (?1, ?2, ?3, ?4, ?5)
+  ON CONFLICT (nonce) DO UPDATE SET revision = ?2, initialize_line = ?3, session = ?4, saved_at = ?5;
+
+-- find_conversation:
+SELECT revision, initialize_line, session FROM conversations WHERE nonce = ?1;
+
+-- forget_conversation:
+DELETE FROM conversations WHERE nonce = ?1;
+
+-- forget_old_conversations:
+DELETE FROM conversations WHERE saved_at < ?1;
+
+-- forget_lost_answers:
+DELETE FROM answers WHERE nonce NOT IN (SELECT nonce FROM conversations);

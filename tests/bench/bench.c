@@ -1,0 +1,274 @@
+/*
+ * bench.c - three figures that a user feels, each beside what it is measured against, interleaved in one run:
+ *
+ *   the round trip of (+ 1 2), against a bare chain of the same processes that only copies (chain.h), on one core;
+ *   the start of a shim up to its first answer while a daemon runs, against the start of ECL itself, on one core;
+ *   the same from nothing at all, on all cores.
+ *
+ * Figures are reported, not asserted: the exit status is 0 unless something could not be measured.
+ */
+#include "chain.h"
+#include "client.h"
+#include "sample.h"
+
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WARM_UP 300
+#define ROUND_TRIPS 4000
+#define STARTS 25
+#define COLD_STARTS 7
+#define LEAVING_MS 10000
+
+static cpu_set_t all_processors, one_processor;
+static struct client client;
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+	(void)status;
+	(void)kind;
+	(void)walk;
+	return remove(path);
+}
+
+static bool place_make(struct place *place, const cpu_set_t *processors)
+{
+	strcpy(place->runtime, "/tmp/cl-mcp-bench.XXXXXX");
+	place->processors = processors;
+	if (mkdtemp(place->runtime))
+		return true;
+	perror("bench: mkdtemp");
+	return false;
+}
+
+static void kill_children(void)
+{
+	FILE *list = fopen("/proc/thread-self/children", "r");
+	int process;
+
+	while (list && fscanf(list, "%d", &process) == 1)
+		kill(process, SIGKILL);
+	if (list)
+		fclose(list);
+}
+
+/* All processes of the place are our children, since we are their subreaper. What does not leave by itself is killed.
+ */
+static void place_remove(struct place *place)
+{
+	uint64_t deadline = sample_now() + LEAVING_MS * UINT64_C(1000000);
+	siginfo_t info = {0};
+
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0) {
+		if (info.si_pid == 0 && sample_now() > deadline) {
+			fprintf(stderr, "bench: something of %s did not leave within %d s\n", place->runtime,
+				LEAVING_MS / 1000);
+			kill_children();
+		}
+		if (info.si_pid == 0)
+			usleep(1000);
+		info.si_pid = 0;
+	}
+	nftw(place->runtime, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* Ends the client, the daemon and the place. */
+static bool leave(struct place *place)
+{
+	client_stop(&client);
+	bool good = place_shut_down(place);
+
+	place_remove(place);
+	return good;
+}
+
+/* One request through the real chain. The ids all have the same length, so that the messages have. */
+static bool real_call(unsigned number)
+{
+	char line[256], expected[32];
+	int length = snprintf(line, sizeof(line),
+		"{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"tools/call\",\"params\":{\"name\":\"evaluate-lisp\","
+		"\"arguments\":{\"code\":\"(+ 1 2)\"}}}\n",
+		100000 + number);
+
+	snprintf(expected, sizeof(expected), "\"id\":%u", 100000 + number);
+	return client_call(&client, line, (size_t)length, expected);
+}
+
+static size_t request_size(void)
+{
+	return strlen(
+		"{\"jsonrpc\":\"2.0\",\"id\":100000,\"method\":\"tools/call\",\"params\":{\"name\":\"evaluate-lisp\","
+		"\"arguments\":{\"code\":\"(+ 1 2)\"}}}\n");
+}
+
+static bool measure_pairs(struct chain *chain, struct sample *real, struct sample *bare)
+{
+	for (unsigned i = 0; i < WARM_UP + ROUND_TRIPS; i++) {
+		uint64_t start = sample_now();
+		if (!real_call(WARM_UP + i))
+			return false;
+		uint64_t middle = sample_now();
+		if (chain_call(chain) < 0) {
+			fprintf(stderr, "bench: the bare chain broke\n");
+			return false;
+		}
+		uint64_t end = sample_now();
+		if (i >= WARM_UP) {
+			sample_add(real, middle - start);
+			sample_add(bare, end - middle);
+		}
+	}
+	return true;
+}
+
+static bool measure_round_trips(struct sample *real, struct sample *bare)
+{
+	struct chain chain;
+
+	for (unsigned i = 0; i < WARM_UP; i++)
+		if (!real_call(i))
+			return false;
+	int error = chain_start(&chain, request_size(), client.answer_size);
+	if (error < 0) {
+		fprintf(stderr, "bench: the bare chain: %s\n", strerror(-error));
+		return false;
+	}
+	bool good = measure_pairs(&chain, real, bare);
+	chain_stop(&chain);
+	return good;
+}
+
+static bool time_ecl(const struct place *place, struct sample *sample)
+{
+	char *const argv[] = {(char *)"ecl", (char *)"--norc", (char *)"--eval", (char *)"(ext:quit)", NULL};
+	uint64_t start = sample_now();
+	pid_t process = place_spawn(place, argv, NULL, NULL);
+	int status;
+
+	if (process < 0 || waitpid(process, &status, 0) < 0 || status != 0) {
+		fprintf(stderr, "bench: ecl could not be run\n");
+		return false;
+	}
+	sample_add(sample, sample_now() - start);
+	return true;
+}
+
+static bool time_start(const struct place *place, struct client *starting, struct sample *sample)
+{
+	uint64_t start = sample_now();
+
+	if (!client_start(starting, place) || !client_open(starting))
+		return false;
+	sample_add(sample, sample_now() - start);
+	return true;
+}
+
+static bool measure_starts(const struct place *place, struct sample *warm, struct sample *ecl)
+{
+	static struct client starting;
+	bool good = true;
+
+	for (unsigned i = 0; good && i < STARTS; i++) {
+		good = time_start(place, &starting, warm);
+		client_stop(&starting);
+		good = good && time_ecl(place, ecl);
+	}
+	return good;
+}
+
+static bool measure_cold_starts(struct place *place, struct sample *cold)
+{
+	for (unsigned i = 0; i < COLD_STARTS; i++) {
+		if (!place_make(place, &all_processors))
+			return false;
+		bool good = time_start(place, &client, cold);
+		if (!leave(place) || !good)
+			return false;
+	}
+	return true;
+}
+
+static void print_pair(const char *title, struct sample *ours, const char *other_title, struct sample *other,
+	double unit, const char *unit_name, double goal)
+{
+	double ratio = sample_percentile(ours, 50) / sample_percentile(other, 50);
+
+	printf("%-58s %8.2f %s %8.2f %s\n", title, sample_percentile(ours, 50) / unit, unit_name,
+		sample_percentile(ours, 99) / unit, unit_name);
+	printf("%-58s %8.2f %s %8.2f %s %6.2f   at most %.1f %s\n", other_title, sample_percentile(other, 50) / unit,
+		unit_name, sample_percentile(other, 99) / unit, unit_name, ratio, goal, ratio <= goal ? "" : "MISSED");
+}
+
+static bool measure_pinned(struct place *place)
+{
+	struct sample real = {0}, bare = {0}, warm = {0}, ecl = {0};
+
+	if (!place_make(place, &one_processor))
+		return false;
+	bool good = client_start(&client, place) && client_open(&client) && measure_round_trips(&real, &bare) &&
+		measure_starts(place, &warm, &ecl);
+	good = leave(place) && good;
+	if (good) {
+		printf("%-58s %11s %11s %6s   %s\n", "", "p50", "p99", "ratio", "goal");
+		print_pair("round trip of (+ 1 2), one core", &real, "  a bare chain of the same processes", &bare, 1e3,
+			"us", 2.5);
+		print_pair("start to first answer, daemon running, one core", &warm, "  ecl --norc --eval '(ext:quit)'",
+			&ecl, 1e6, "ms", 0.5);
+	}
+	sample_free(&real);
+	sample_free(&bare);
+	sample_free(&warm);
+	sample_free(&ecl);
+	return good;
+}
+
+static bool measure_unpinned(struct place *place)
+{
+	struct sample cold = {0};
+	bool good = measure_cold_starts(place, &cold);
+
+	if (good) {
+		double seconds = sample_percentile(&cold, 50) / 1e9;
+		printf("%-58s %8.2f s  %8.2f s  %6s   under 1.5 s %s\n",
+			"start to first answer from nothing, all cores", seconds, sample_percentile(&cold, 99) / 1e9,
+			"", seconds < 1.5 ? "" : "MISSED");
+	}
+	sample_free(&cold);
+	return good;
+}
+
+static void choose_processors(void)
+{
+	sched_getaffinity(0, sizeof(all_processors), &all_processors);
+	CPU_ZERO(&one_processor);
+	for (int i = CPU_SETSIZE - 1; i >= 0; i--)
+		if (CPU_ISSET(i, &all_processors)) {
+			CPU_SET(i, &one_processor);
+			break;
+		}
+}
+
+int main(int argc, char **argv)
+{
+	struct place place = {0};
+
+	if (argc != 2 || !realpath(argv[1], place.build)) {
+		fprintf(stderr, "usage: bench BUILD-DIRECTORY\n");
+		return 2;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	choose_processors();
+	sched_setaffinity(0, sizeof(one_processor), &one_processor);
+	bool good = measure_pinned(&place);
+	fflush(stdout);
+	sched_setaffinity(0, sizeof(all_processors), &all_processors);
+	return good && measure_unpinned(&place) ? 0 : 1;
+}

@@ -1,0 +1,579 @@
+"""
+What the black-box tests are written with: a Runtime is a directory with a daemon of its own, a Client is an MCP client
+that talks to it through the real cl-mcp-shim.
+
+Nothing here sleeps to synchronise: everything waits for a condition with a deadline. A Client checks what holds for every
+conversation by itself (see Client.verify), so that each test only says what is special about it.
+"""
+
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import mcpschema
+
+BUILD_DIR = pathlib.Path(os.environ.get("BUILD_DIR", pathlib.Path(__file__).parent.parent / "build")).resolve()
+PROGRAMS = ("cl-mcp-shim", "cl-mcpd", "cl-mcpctl", "cl-mcp-worker")
+
+# How long anything may take that should be quick; a loaded or instrumented machine may ask for more.
+PATIENCE = 30.0 * float(os.environ.get("TEST_PATIENCE", "1"))
+LINE_MAX = 16 << 20
+ANSWER_MAX = 8 << 20
+MESSAGES_VALIDATED = 300
+
+META = "io.modelcontextprotocol/"
+NOTHING = object()
+
+
+def wait_until(condition, what, timeout=PATIENCE):
+    """Polls until condition() is true and returns its value."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout} s: {what}")
+        time.sleep(0.005)
+
+
+def stateless_meta(version=mcpschema.STATELESS, capabilities=NOTHING, **more):
+    """The `_meta` of a 2026-07-28 request; None leaves a field out."""
+    fields = {
+        "protocolVersion": version,
+        "clientCapabilities": {} if capabilities is NOTHING else capabilities,
+        "clientInfo": {"name": "tests", "version": "1"},
+    }
+    fields.update(more)
+    return {META + name: value for name, value in fields.items() if value is not None}
+
+
+def id_key(value):
+    """1 and "1" are different ids, and so are 1 and True."""
+    return (type(value).__name__, json.dumps(value))
+
+
+# Processes
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def processes_of(directory):
+    """{pid: command line} of every process that has the directory in its environment, command line or as its place."""
+    needle = os.fsencode(str(directory))
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+            traces = [command, (entry / "environ").read_bytes(), os.fsencode(os.readlink(entry / "cwd"))]
+        except OSError:
+            continue
+        if any(needle in trace for trace in traces) and alive(entry.name):
+            found[int(entry.name)] = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    return found
+
+
+def kilobytes(pid, field, file="smaps_rollup"):
+    """A figure such as Pss (smaps_rollup) or VmRSS (status) of a process."""
+    for line in pathlib.Path(f"/proc/{pid}/{file}").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise KeyError(field)
+
+
+def open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+class Runtime:
+    """A runtime directory and whatever runs in it. Close it, or use it as a context manager."""
+
+    living = []
+
+    def __init__(self, programs=BUILD_DIR):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="clmcp-", dir="/tmp"))
+        self.programs = pathlib.Path(programs)
+        self.clients = []
+        self.environment = {
+            "HOME": str(self.directory),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "CL_MCPD_SOCKET": str(self.directory / "socket"),
+            "XDG_STATE_HOME": str(self.directory / "state"),
+        }
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
+            if name in os.environ:
+                self.environment[name] = os.environ[name]
+        Runtime.living.append(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def client(self, *arguments, **options):
+        client = Client(self, arguments, **options)
+        self.clients.append(client)
+        return client
+
+    def control(self, *arguments, timeout=PATIENCE):
+        """Runs cl-mcpctl."""
+        return subprocess.run([self.programs / "cl-mcpctl", *arguments], env=self.environment, cwd=self.directory,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
+
+    def status(self):
+        with self.client() as client:
+            return client.result("cl-mcpd/status")
+
+    def ready(self):
+        """Waits until the zygote has booted; returns the status."""
+        return wait_until(lambda: (lambda status: status["zygote"]["state"] == "ready" and status)(self.status()),
+                          "the zygote is ready")
+
+    def daemon_pid(self):
+        return int((self.directory / "lock").read_text().split()[0])
+
+    def daemons(self):
+        return [pid for pid, command in self.processes().items()
+                if pathlib.Path(command.split(" ")[0]).name == "cl-mcpd"]
+
+    def processes(self):
+        return processes_of(self.directory)
+
+    def log_tail(self, size=6000):
+        with contextlib.suppress(OSError):
+            return (self.directory / "log").read_bytes()[-size:].decode(errors="replace")
+        return ""
+
+    def close(self):
+        """Ends everything that runs here. AssertionError if a client misbehaved or if a process was left over."""
+        problems = []
+        for client in list(self.clients):
+            try:
+                client.finish()
+            except AssertionError as problem:
+                problems.append(str(problem))
+        if self.processes() and not self._shut_down():
+            problems.append("cl-mcpctl shutdown failed")
+            self._signal_daemon_and_zygote()
+        left = self._wait_for_end()
+        if left:
+            problems.append(f"processes left over: {left}")
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        Runtime.living.remove(self)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        assert not problems, "\n".join(problems)
+
+    def _shut_down(self):
+        try:
+            return self.control("shutdown").returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+    def _signal_daemon_and_zygote(self):
+        names = ("cl-mcpd", "cl-mcp-worker")
+        for pid, command in self.processes().items():
+            if pathlib.Path(command.split(" ")[0]).name in names:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+
+    def _wait_for_end(self, timeout=5.0):
+        deadline = time.monotonic() + timeout
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return left
+
+
+# Clients
+
+Arrival = collections.namedtuple("Arrival", "time message raw size revision")
+Sent = collections.namedtuple("Sent", "method revision token")
+
+
+class Evaluation:
+    """A result of evaluate-lisp."""
+
+    def __init__(self, result):
+        self.result = result
+        self.is_error = result.get("isError", False)
+        self.structured = result.get("structuredContent")
+        assert [block["type"] for block in result["content"]] == ["text"] * len(result["content"]), result
+        self.text = "\n".join(block["text"] for block in result["content"])
+
+    def __repr__(self):
+        return f"Evaluation({'error ' if self.is_error else ''}{self.text[:2000]!r})"
+
+
+class Client:
+    """
+    An MCP client: it starts the shim, writes lines and keeps every message that comes back. request() and its kin speak
+    the revision that open() chose.
+    """
+
+    def __init__(self, runtime, arguments=(), environment=None, directory=None, reading=True, wrapper=()):
+        self.runtime = runtime
+        self.revision = None
+        self.arrivals = []
+        self.sent = {}
+        self.repeatable = set()
+        self.silenced = set()
+        self.batches = 0
+        self._answers = {}
+        self._problem = None
+        self._next_id = 1_000_000  # far from the ids that tests choose
+        self._changed = threading.Condition()
+        self._finished = False
+        self.process = subprocess.Popen(
+            [*wrapper, str(runtime.programs / "cl-mcp-shim"), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=open(runtime.directory / "shim-stderr", "ab"), bufsize=0, cwd=directory or runtime.directory,
+            env=runtime.environment if environment is None else environment)
+        os.set_blocking(self.process.stdin.fileno(), False)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        if reading:
+            self.start_reading()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *rest):
+        if kind is None:
+            self.finish()
+
+    # Reading
+
+    def start_reading(self):
+        self._reader.start()
+
+    def _read(self):
+        buffer = bytearray()
+        searched = 0
+        descriptor = self.process.stdout.fileno()
+        while chunk := os.read(descriptor, 1 << 20):
+            buffer += chunk
+            while (end := buffer.find(b"\n", searched)) >= 0:
+                line = bytes(buffer[:end])
+                del buffer[:end + 1]
+                searched = 0
+                self._take(line)
+            searched = len(buffer)
+            if searched > ANSWER_MAX:
+                self._fail(f"a line of more than {ANSWER_MAX} bytes on stdout: {bytes(buffer[:200])!r}...")
+        if buffer:
+            self._fail(f"stdout ended inside a line: {bytes(buffer[:500])!r}")
+        with self._changed:
+            self._changed.notify_all()
+
+    def _fail(self, problem):
+        with self._changed:
+            self._problem = self._problem or problem
+            self._changed.notify_all()
+
+    def _take(self, line):
+        try:
+            message = self._decode(line)
+        except (ValueError, AssertionError) as problem:
+            self._fail(f"bad line on stdout: {problem}: {line[:500]!r}")
+            return
+        with self._changed:
+            raw = line if len(line) < 4096 else None
+            self.arrivals.append(Arrival(time.monotonic(), message, raw, len(line), self.revision))
+            if isinstance(message, dict) and "method" not in message:
+                self._answers.setdefault(id_key(message.get("id")), []).append(self.arrivals[-1])
+            self._changed.notify_all()
+
+    @staticmethod
+    def _decode(line):
+        assert len(line) < ANSWER_MAX, f"a line of {len(line)} bytes"
+
+        def refuse(constant):
+            raise ValueError(f"{constant} is no JSON")
+
+        message = json.loads(line.decode("utf-8"), parse_constant=refuse)
+        assert isinstance(message, (dict, list)), "neither object nor array"
+        if b"\\ud" in line or b"\\uD" in line:
+            json.dumps(message, ensure_ascii=False).encode("utf-8")  # raises for a lone surrogate
+        return message
+
+    def wait_for(self, condition, what, timeout=PATIENCE):
+        """Waits for a message that satisfies condition; returns the message."""
+        return self.wait_for_arrivals(condition, 1, what, timeout)[0].message
+
+    def wait_for_arrivals(self, condition, count, what, timeout=PATIENCE):
+        deadline = time.monotonic() + timeout
+        position, found = 0, []
+        with self._changed:
+            while True:
+                for arrival in self.arrivals[position:]:
+                    if condition(arrival.message):
+                        found.append(arrival)
+                position = len(self.arrivals)
+                if len(found) >= count:
+                    return found
+                self._wait(deadline, what, timeout)
+
+    def _wait(self, deadline, what, timeout):
+        assert self._problem is None, self._problem
+        assert self._reader.is_alive(), f"the shim ended (status {self.process.poll()}) before: {what}"
+        if not self._changed.wait(max(0.0, min(1.0, deadline - time.monotonic()))):
+            assert time.monotonic() < deadline, \
+                f"not within {timeout} s: {what}; last: {[str(a.message)[:300] for a in self.arrivals[-3:]]}"
+
+    def arrival(self, request_id, timeout=PATIENCE):
+        """The answer to a request, with the time at which it came."""
+        deadline = time.monotonic() + timeout
+        key = id_key(request_id)
+        with self._changed:
+            while key not in self._answers:
+                self._wait(deadline, f"the answer to {request_id!r}", timeout)
+            return self._answers[key][0]
+
+    def answer(self, request_id, timeout=PATIENCE):
+        return self.arrival(request_id, timeout).message
+
+    def answered(self, request_id):
+        with self._changed:
+            return id_key(request_id) in self._answers
+
+    def error_without_id(self, nth=1, timeout=PATIENCE):
+        """The nth error that names no request, in whichever of the two forms."""
+        arrivals = self.wait_for_arrivals(
+            lambda m: isinstance(m, dict) and "error" in m and m.get("id") is None, nth, "an error without id", timeout)
+        return arrivals[nth - 1].message
+
+    def progress(self, token):
+        """The arrivals of progress for a token, so far."""
+        with self._changed:
+            return [a for a in self.arrivals if isinstance(a.message, dict)
+                    and a.message.get("method") == "notifications/progress"
+                    and id_key(a.message["params"]["progressToken"]) == id_key(token)]
+
+    # Writing
+
+    def write(self, data, timeout=PATIENCE):
+        """Writes bytes to the shim; TimeoutError if it does not take them in time, with .written set."""
+        deadline = time.monotonic() + timeout
+        descriptor = self.process.stdin.fileno()
+        view = memoryview(data)
+        written = 0
+        while written < len(data):
+            try:
+                written += os.write(descriptor, view[written:written + (1 << 20)])
+            except BlockingIOError:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    problem = TimeoutError(f"the shim took {written} of {len(data)} bytes in {timeout} s")
+                    problem.written = written
+                    raise problem from None
+                select.select([], [descriptor], [], left)
+
+    def send_line(self, text, timeout=PATIENCE):
+        self.write((text if isinstance(text, bytes) else text.encode()) + b"\n", timeout)
+
+    def send(self, message, timeout=PATIENCE):
+        self._note(message)
+        self.send_line(json.dumps(message, ensure_ascii=False), timeout)
+
+    def send_all(self, messages, timeout=PATIENCE):
+        """Many messages in few writes, as a pipelining client does."""
+        for message in messages:
+            self._note(message)
+        self.write("".join(json.dumps(message) + "\n" for message in messages).encode(), timeout)
+
+    def _note(self, message):
+        if isinstance(message, dict) and "id" in message and "method" in message:
+            params = message.get("params")
+            meta = params.get("_meta", {}) if isinstance(params, dict) else {}
+            meta = meta if isinstance(meta, dict) else {}
+            revision = mcpschema.STATELESS if any(key.startswith(META) for key in meta) else self.revision
+            self.sent[id_key(message["id"])] = Sent(message["method"], revision, meta.get("progressToken", NOTHING))
+
+    def expect_answer_to(self, request_id, method=""):
+        """Announces a request that the test writes by hand with send_line."""
+        self.sent[id_key(request_id)] = Sent(method, self.revision, NOTHING)
+
+    def _meta(self, params, token=NOTHING):
+        meta = stateless_meta() if self.revision == mcpschema.STATELESS else {}
+        if token is not NOTHING:
+            meta["progressToken"] = token
+        if meta:
+            params = dict(params or {})
+            params["_meta"] = {**meta, **params.get("_meta", {})}
+        return params
+
+    def message(self, method, params=None, request_id=NOTHING, token=NOTHING):
+        """A request in the client's revision, ready to be sent."""
+        if request_id is NOTHING:
+            self._next_id += 1
+            request_id = self._next_id
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+        params = self._meta(params, token)
+        if params is not None:
+            message["params"] = params
+        return message
+
+    def start(self, method, params=None, request_id=NOTHING, token=NOTHING):
+        """Sends a request and returns its id."""
+        message = self.message(method, params, request_id, token)
+        self.send(message)
+        return message["id"]
+
+    def request(self, method, params=None, request_id=NOTHING, timeout=PATIENCE):
+        return self.answer(self.start(method, params, request_id), timeout)
+
+    def result(self, method, params=None, timeout=PATIENCE):
+        answer = self.request(method, params, timeout=timeout)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def error(self, method, params=None, timeout=PATIENCE):
+        answer = self.request(method, params, timeout=timeout)
+        assert "error" in answer, answer
+        return answer["error"]
+
+    def notify(self, method, params=None):
+        message = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        self.send(message)
+
+    # MCP
+
+    def initialize(self, revision, timeout=PATIENCE):
+        """The handshake; returns the result."""
+        self.revision = revision
+        result = self.result("initialize", {"protocolVersion": revision, "capabilities": {},
+                                            "clientInfo": {"name": "tests", "version": "1"}}, timeout)
+        self.notify("notifications/initialized")
+        return result
+
+    def open(self, revision=mcpschema.NEWEST_HANDSHAKE):
+        """Begins to speak a revision, with the handshake where it has one. Returns the client."""
+        if revision == mcpschema.STATELESS:
+            self.revision = revision
+        else:
+            assert self.initialize(revision)["protocolVersion"] == revision
+        return self
+
+    def call(self, name, arguments=None, timeout=PATIENCE):
+        params = {"name": name}
+        if arguments is not None:
+            params["arguments"] = arguments
+        return self.request("tools/call", params, timeout=timeout)
+
+    def start_evaluation(self, code, request_id=NOTHING, token=NOTHING, **arguments):
+        return self.start("tools/call", {"name": "evaluate-lisp", "arguments": {"code": code, **arguments}},
+                          request_id, token)
+
+    def evaluation(self, request_id, timeout=PATIENCE):
+        answer = self.answer(request_id, timeout)
+        assert "result" in answer, answer
+        return Evaluation(answer["result"])
+
+    def evaluate(self, code, timeout=PATIENCE, **arguments):
+        return self.evaluation(self.start_evaluation(code, **arguments), timeout)
+
+    def cancel(self, request_id):
+        """Cancels, and holds the server to saying nothing more about the request."""
+        self.silenced.add(id_key(request_id))
+        self.notify("notifications/cancelled", {"requestId": request_id, "reason": "the test says so"})
+
+    # The end
+
+    def end_of_input(self):
+        self.process.stdin.close()
+
+    def wait(self, timeout=PATIENCE):
+        """Waits for the shim's end and for the rest of its output; returns its status."""
+        status = self.process.wait(timeout)
+        if self._reader.ident:
+            self._reader.join(timeout)
+        return status
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def finish(self):
+        """Takes leave as a client does: cancels what runs, closes its output, expects status 0. Then verify()."""
+        if self._finished:
+            return
+        self._finished = True
+        if self in self.runtime.clients:
+            self.runtime.clients.remove(self)
+        if not self._reader.ident:
+            self.start_reading()
+        try:
+            if self.process.poll() is None:
+                self._leave()
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+            self._reader.join(PATIENCE)
+            self.process.stdout.close()
+        self.verify()
+
+    def _leave(self):
+        if not self.process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError, TimeoutError):
+                for key, sent in list(self.sent.items()):
+                    if sent.method == "tools/call" and key not in self._answers and key not in self.silenced:
+                        self.notify("notifications/cancelled", {"requestId": json.loads(key[1])})
+            self.end_of_input()
+        try:
+            status = self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            raise AssertionError("the shim did not end within 10 s after its input did") from None
+        assert status == 0, f"the shim ended with status {status}"
+
+    def verify(self):
+        """
+        What holds for every conversation: clean lines; at most one answer to each request, and none to a cancelled one or
+        to what was never asked; every message as its revision's schema has it; progress only for tokens that
+        were given, strictly rising, and never behind the answer.
+        """
+        assert self._problem is None, self._problem
+        tokens = {id_key(sent.token): key for key, sent in self.sent.items() if sent.token is not NOTHING}
+        last, settled = {}, set()
+        for index, arrival in enumerate(self.arrivals):
+            message = arrival.message
+            if isinstance(message, list):
+                self.batches += 1
+                continue
+            key = id_key(message.get("id")) if "method" not in message else None
+            if key is not None and message.get("id") is not None:
+                assert key in self.sent, f"an answer to what was never asked: {str(message)[:500]}"
+                assert key not in settled or key in self.repeatable, f"answered twice: {str(message)[:500]}"
+                assert key not in self.silenced, f"answered although cancelled: {str(message)[:500]}"
+                settled.add(key)
+            elif message.get("method") == "notifications/progress":
+                self._verify_progress(message["params"], tokens, settled, last)
+            if index < MESSAGES_VALIDATED:
+                sent = self.sent.get(key)
+                mcpschema.check_server_message(sent.revision if sent else arrival.revision, message,
+                                               sent.method if sent else None)
+
+    @staticmethod
+    def _verify_progress(params, tokens, settled, last):
+        token = id_key(params["progressToken"])
+        assert token in tokens, f"progress without a token: {params}"
+        assert tokens[token] not in settled, f"progress behind the answer: {params}"
+        assert params["progress"] > last.get(token, float("-inf")), f"progress does not rise: {params}"
+        last[token] = params["progress"]
