@@ -86,7 +86,7 @@ enum worker_tag {
 	WORK_STDERR_TOTAL = 23,  /* number */
 	WORK_WARNING = 24,       /* UTF-8, "TYPE: message", repeated */
 	WORK_VALUE = 25,         /* UTF-8, one for each value, repeated */
-	WORK_VALUES_CUT = 26,    /* number, 1 if the printed values did not fit */
+	WORK_CUT = 26,           /* text: which of warnings, values, error, backtrace did not fit, repeated */
 	WORK_ERROR_TYPE = 27,    /* UTF-8 */
 	WORK_ERROR_MESSAGE = 28, /* UTF-8 */
 	WORK_FRAME = 29,         /* UTF-8, "(FUNCTION ARG ...)", innermost first, repeated */

@@ -172,9 +172,11 @@ static void on_conversation_found(
 	struct conversation *conversation = context;
 
 	if (found) {
-		conversation->agreed = revision ? revision_find(revision) : NULL;
 		conversation->initialize_line = initialize_line;
-		conversation->session = new_text(session);
+		if (revision)
+			conversation->agreed = revision_find(revision);
+		if (!conversation->session)
+			conversation->session = new_text(session);
 		conversation->saved = true;
 	}
 	if (conversation->client)

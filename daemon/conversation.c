@@ -152,10 +152,10 @@ bool conversation_congested(const struct conversation *conversation)
 	return conversation->client && conversation->outlet->congested(conversation->client);
 }
 
-void conversation_save(struct conversation *conversation)
+void conversation_save(struct conversation *conversation, store_status_callback done, void *context)
 {
 	conversation->saved = true;
 	store_save_conversation(conversation->server->store, conversation->nonce,
 		conversation->agreed ? conversation->agreed->name : NULL, conversation->initialize_line,
-		conversation->session);
+		conversation->session, done, context);
 }

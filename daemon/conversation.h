@@ -9,6 +9,7 @@
 
 #include "link.h"
 #include "request.h"
+#include "store.h"
 
 struct server;
 
@@ -37,6 +38,7 @@ struct conversation {
 	bool saved;                    /* the store knows what was agreed on */
 	bool recalled;                 /* what the store knows of it has been asked for, if there can be anything */
 	bool answers_stored;           /* the store holds answers that a settlement would free */
+	size_t lookups;                /* requests that wait to hear whether the store has their answer */
 	struct request_list requests;
 	size_t request_count;
 	size_t request_bytes; /* of their lines */
@@ -64,7 +66,7 @@ void conversation_notify(struct conversation *conversation, const struct text *t
 void conversation_settle(struct conversation *conversation, uint64_t line);
 bool conversation_congested(const struct conversation *conversation);
 
-/* Puts what was agreed on into the store. */
-void conversation_save(struct conversation *conversation);
+/* Puts what was agreed on into the store; done, if it is not NULL, comes when it is there or cannot be. */
+void conversation_save(struct conversation *conversation, store_status_callback done, void *context);
 
 #endif

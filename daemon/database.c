@@ -27,7 +27,6 @@ struct database {
 static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_ADD_SESSION] = sql_add_session,
 	[DATABASE_FIND_SESSION] = sql_find_session,
-	[DATABASE_TOUCH_SESSION] = sql_touch_session,
 	[DATABASE_ADD_EVALUATION] = sql_add_evaluation,
 	[DATABASE_ADD_ANSWER] = sql_add_answer,
 	[DATABASE_FIND_ANSWER] = sql_find_answer,

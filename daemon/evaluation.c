@@ -12,7 +12,6 @@
 #include "report.h"
 #include "store.h"
 #include "tools.h"
-#include "worker.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,6 +39,11 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 
 	if (!conversation)
 		conversation = conversation_new(server, origin->nonce);
+	/* The worker may know what the store was not told in time. */
+	if (origin->is_default && !conversation->session)
+		conversation->session = new_text(session->id);
+	if (!origin->revision->stateless && !conversation->agreed)
+		conversation->agreed = origin->revision;
 	evaluation->request = conversation_by_line(conversation, origin->line, origin->item);
 	if (!evaluation->request) {
 		evaluation->request = request_new(conversation, origin->line, origin->item, origin->id, 0);
@@ -91,8 +95,8 @@ static void on_recorded(void *context, enum store_status status)
 
 	if (status != STORE_DONE)
 		log_error("%s: evaluation %" PRIu64 " could not be kept", receipt->session_id, receipt->seq);
-	if (session && session->worker)
-		worker_forget(session->worker, receipt->seq);
+	if (session)
+		session_stored(session, receipt->seq);
 	free(receipt);
 }
 

@@ -32,10 +32,24 @@ static void add_lifetime(struct json_object *result)
 
 /* ---- methods */
 
+/* What was agreed on is in the store: a daemon that dies now has a successor that knows it. */
+static void on_agreed(void *context, enum store_status status)
+{
+	struct request *request = context;
+	struct json_object *result = json_object_new_object();
+
+	(void)status; /* a full disk is no reason to turn the client away */
+	json_object_object_add(result, "protocolVersion", json_object_new_string(request->conversation->agreed->name));
+	json_object_object_add(result, "capabilities", capabilities());
+	json_object_object_add(result, "serverInfo", server_identity());
+	json_object_object_add(result, "instructions", json_object_new_string(embedded_instructions));
+	request_result(request, result);
+}
+
 static void method_initialize(struct request *request)
 {
 	struct conversation *conversation = request->conversation;
-	struct json_object *version, *result;
+	struct json_object *version;
 
 	if (request->batch) {
 		request_refuse(request, RPC_INVALID_REQUEST, "initialize must not be part of a batch");
@@ -52,13 +66,7 @@ static void method_initialize(struct request *request)
 	}
 	conversation->agreed = revision_negotiate(json_object_get_string(version));
 	conversation->initialize_line = request->line;
-	conversation_save(conversation);
-	result = json_object_new_object();
-	json_object_object_add(result, "protocolVersion", json_object_new_string(conversation->agreed->name));
-	json_object_object_add(result, "capabilities", capabilities());
-	json_object_object_add(result, "serverInfo", server_identity());
-	json_object_object_add(result, "instructions", json_object_new_string(embedded_instructions));
-	request_result(request, result);
+	conversation_save(conversation, on_agreed, request);
 }
 
 static void method_discover(struct request *request)
@@ -172,7 +180,10 @@ static void on_answer_found(void *context, bool found, const char *answer, size_
 	struct repeated *repeated = context;
 	struct request *request = repeated->request;
 
-	if (!found) {
+	request->conversation->lookups--;
+	if (request->unwanted) {
+		request_withdraw(request);
+	} else if (!found) {
 		repeated->method->handle(request);
 	} else if (!answer) {
 		request_withdraw(request); /* it had been cancelled */
@@ -185,12 +196,16 @@ static void on_answer_found(void *context, bool found, const char *answer, size_
 	free(repeated);
 }
 
-/* A request with effects on a line that came before: perhaps it has been answered already. */
+/*
+ * A request with effects on a line that came before: perhaps it has been answered already. Those behind it go the same
+ * way, so that none overtakes another.
+ */
 static void answer_from_store(struct request *request, const struct method *method)
 {
 	struct repeated *repeated = new_zeroed(sizeof(*repeated));
 
 	*repeated = (struct repeated){request, method};
+	request->conversation->lookups++;
 	store_find_answer(request->conversation->server->store, request->conversation->nonce, request->line,
 		request->item, on_answer_found, repeated);
 }
@@ -214,7 +229,7 @@ static void serve(struct request *request, const char *name, struct era_choice *
 		return;
 	}
 	take_progress_token(request);
-	if (again && method->once)
+	if (method->once && (again || request->conversation->lookups > 0))
 		answer_from_store(request, method);
 	else
 		method->handle(request);
@@ -229,6 +244,8 @@ static void cancel(struct conversation *conversation, const struct rpc_message *
 
 	if (request && request->session)
 		session_cancel(request->session, request);
+	else if (request && conversation->lookups > 0)
+		request->unwanted = true;
 	free(id);
 }
 

@@ -17,10 +17,11 @@ enum origin_tag {
 	ORIGIN_TOKEN = 6,
 	ORIGIN_STARTED = 7,
 	ORIGIN_CODE = 8,
+	ORIGIN_DEFAULT = 9,
 };
 
-void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, const char *code,
-	size_t code_length)
+void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, bool is_default,
+	const char *code, size_t code_length)
 {
 	frame_begin(builder, ORIGIN_TYPE);
 	frame_put(builder, ORIGIN_NONCE, request->conversation->nonce, LINK_NONCE_SIZE);
@@ -31,6 +32,7 @@ void origin_encode(struct frame_builder *builder, const struct request *request,
 	if (request->progress_token)
 		frame_put_text(builder, ORIGIN_TOKEN, request->progress_token);
 	frame_put_number(builder, ORIGIN_STARTED, started_at);
+	frame_put_number(builder, ORIGIN_DEFAULT, is_default);
 	if (code_length <= ORIGIN_CODE_MAX)
 		frame_put(builder, ORIGIN_CODE, code, code_length);
 	frame_end(builder);
@@ -56,6 +58,11 @@ static bool take_field(struct origin *origin, const struct field *field)
 		return true;
 	case ORIGIN_STARTED:
 		return field_number(field, &origin->started_at);
+	case ORIGIN_DEFAULT:
+		if (!field_number(field, &number))
+			return false;
+		origin->is_default = number != 0;
+		return true;
 	case ORIGIN_ID:
 		free(origin->id);
 		return (origin->id = field_text(field, RPC_ID_MAX)) != NULL;

@@ -23,11 +23,12 @@ struct origin {
 	char *code; /* NULL if it was too long */
 	size_t code_length;
 	const struct revision *revision;
+	bool is_default; /* the session is its conversation's default */
 };
 
 /* Of a request that is about to be evaluated. */
-void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, const char *code,
-	size_t code_length);
+void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, bool is_default,
+	const char *code, size_t code_length);
 /* False if it is not one of ours. */
 bool origin_decode(const uint8_t *data, size_t length, struct origin *origin) __attribute__((warn_unused_result));
 void origin_free(struct origin *origin);

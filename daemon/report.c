@@ -105,14 +105,14 @@ static void put_stream(struct report *report, const char *name, const char *titl
 		text_add(&report->text, piece.data, piece.length);
 	}
 	if (dropped > 0) {
-		text_printf(&report->text, "\n[%s was cut here: %" PRIu64 " more bytes]", name, dropped);
+		text_printf(&report->text, "\n[%s: cut here, %" PRIu64 " more bytes]", name, dropped);
 		note_cut(report, name);
 	}
 }
 
 /* Items with a prefix each, one below the other; the data gets them as they are. */
 static void put_list(struct report *report, struct json_object *array, const struct result_list *list,
-	const char *prefix, bool numbered, const char *name, size_t share)
+	const char *prefix, bool numbered, const char *name, size_t share, bool already_cut)
 {
 	bool cut = false;
 
@@ -127,9 +127,11 @@ static void put_list(struct report *report, struct json_object *array, const str
 		text_add(&report->text, piece.data, piece.length);
 		json_object_array_add(array, json_object_new_string_len(piece.data, (int)piece.length));
 		if (cut)
-			text_printf(&report->text, "\n[%s were cut here: %zu more bytes]", name, piece.dropped);
+			text_printf(&report->text, "\n[%s: cut here, %zu more bytes]", name, piece.dropped);
 	}
-	if (cut)
+	if (already_cut && !cut)
+		text_printf(&report->text, "\n[%s: cut here, what follows was too long to keep]", name);
+	if (cut || already_cut)
 		note_cut(report, name);
 }
 
@@ -139,7 +141,7 @@ static void put_warnings(struct report *report, const struct result *result)
 
 	if (result->warnings.count > 0) {
 		begin_section(&report->text, "[warnings]");
-		put_list(report, array, &result->warnings, "", false, "warnings", SHARE_WARNINGS);
+		put_list(report, array, &result->warnings, "", false, "warnings", SHARE_WARNINGS, result->warnings_cut);
 	}
 	json_object_object_add(report->data, "warnings", array);
 }
@@ -158,11 +160,7 @@ static void put_values(struct report *report, const struct result *result)
 	begin_section(&report->text, NULL);
 	if (result->values.count == 0)
 		text_puts(&report->text, "; No values");
-	put_list(report, array, &result->values, "=> ", false, "values", SHARE_VALUES);
-	if (result->values_cut) {
-		text_puts(&report->text, "\n[values were cut here: they print longer than is kept]");
-		note_cut(report, "values");
-	}
+	put_list(report, array, &result->values, "=> ", false, "values", SHARE_VALUES, result->values_cut);
 	json_object_object_add(report->data, "values", array);
 }
 
@@ -203,13 +201,13 @@ static void put_error(struct report *report, const struct result *result)
 
 	text_printf(&report->text, "[ERROR] %.*s\n", (int)type_piece.length, type_piece.data);
 	text_add(&report->text, message_piece.data, message_piece.length);
-	if (message_piece.dropped > 0) {
-		text_printf(&report->text, "\n[the message was cut here: %zu more bytes]", message_piece.dropped);
-		note_cut(report, "message");
+	if (message_piece.dropped > 0 || result->error_cut) {
+		text_puts(&report->text, "\n[error: cut here, the message is too long]");
+		note_cut(report, "error");
 	}
 	if (result->frames.count > 0) {
 		begin_section(&report->text, "[Backtrace]");
-		put_list(report, frames, &result->frames, "", true, "backtrace", SHARE_FRAMES);
+		put_list(report, frames, &result->frames, "", true, "backtrace", SHARE_FRAMES, result->frames_cut);
 	}
 	json_object_object_add(error, "type", json_object_new_string_len(type_piece.data, (int)type_piece.length));
 	json_object_object_add(

@@ -36,6 +36,7 @@ struct request {
 	struct json_object *params;      /* within message */
 	char *progress_token;            /* JSON text; NULL if no progress is wanted */
 	struct session *session;         /* that evaluates for it, NULL otherwise */
+	bool unwanted;                   /* cancelled before it could begin */
 };
 TAILQ_HEAD(request_list, request);
 

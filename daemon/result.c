@@ -27,6 +27,23 @@ static bool add_text(struct result_list *list, const struct field *field)
 	return true;
 }
 
+static void note_cut(struct result *result, const struct field *field)
+{
+	const struct {
+		const char *name;
+		bool *flag;
+	} flags[] = {
+		{"warnings", &result->warnings_cut},
+		{"values", &result->values_cut},
+		{"error", &result->error_cut},
+		{"backtrace", &result->frames_cut},
+	};
+
+	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+		if (field->length == strlen(flags[i].name) && memcmp(field->data, flags[i].name, field->length) == 0)
+			*flags[i].flag = true;
+}
+
 static bool set_field(struct result *result, const struct field *field)
 {
 	uint64_t number = 0;
@@ -54,9 +71,9 @@ static bool set_field(struct result *result, const struct field *field)
 	case WORK_STDERR_TOTAL:
 		result->error_output_total = number;
 		return is_number;
-	case WORK_VALUES_CUT:
-		result->values_cut = number != 0;
-		return is_number;
+	case WORK_CUT:
+		note_cut(result, field);
+		return true;
 	case WORK_PACKAGE:
 		set_text(&result->package, field);
 		return true;

@@ -30,7 +30,8 @@ struct result {
 	struct result_text standard_output, error_output;
 	uint64_t standard_output_total, error_output_total; /* bytes written, kept or not */
 	struct result_list warnings, values, frames;
-	bool values_cut;
+	/* Which of them the worker could not keep whole. */
+	bool warnings_cut, values_cut, error_cut, frames_cut;
 	struct result_text error_type, error_message;
 	const uint8_t *origin; /* within the frame */
 	size_t origin_length;

@@ -130,7 +130,10 @@ static void send_first(struct session *session)
 
 	evaluation->seq = ++session->last_seq;
 	evaluation->started_at = store_universal_time();
-	origin_encode(&origin, evaluation->request, evaluation->started_at, evaluation->code, evaluation->code_length);
+	const char *default_session = evaluation->request->conversation->session;
+	bool is_default = default_session && strcmp(default_session, session->id) == 0;
+	origin_encode(&origin, evaluation->request, evaluation->started_at, is_default, evaluation->code,
+		evaluation->code_length);
 	worker_evaluate(session->worker,
 		&(struct worker_task){
 			.incarnation = session->incarnation,
@@ -205,6 +208,24 @@ static void finish_first(struct session *session, const struct result *result)
 	event_del(session->tick);
 	evaluation_finish(evaluation, session, result);
 	evaluation_free(evaluation);
+}
+
+/* Results are stored in groups; the worker is told once for each group. */
+static void on_forget(evutil_socket_t fd, short what, void *context)
+{
+	struct session *session = context;
+
+	(void)fd;
+	(void)what;
+	if (session->worker)
+		worker_forget(session->worker, session->stored_seq);
+}
+
+void session_stored(struct session *session, uint64_t seq)
+{
+	if (seq > session->stored_seq)
+		session->stored_seq = seq;
+	event_active(session->forget, EV_TIMEOUT, 0);
 }
 
 /* ---- what the worker says */
@@ -436,6 +457,7 @@ static struct session *make(struct server *server)
 
 	session->server = server;
 	TAILQ_INIT(&session->evaluations);
+	session->forget = must(evtimer_new(server->base, on_forget, session));
 	session->tick = must(event_new(server->base, -1, EV_PERSIST, on_tick, session));
 	session->patience = must(evtimer_new(server->base, on_patience, session));
 	LIST_INSERT_HEAD(&server->sessions, session, next);
@@ -453,6 +475,7 @@ static void release(struct session *session)
 	LIST_REMOVE(session, next);
 	if (session->worker)
 		worker_close(session->worker);
+	event_free(session->forget);
 	event_free(session->tick);
 	event_free(session->patience);
 	free(session->name);

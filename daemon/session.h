@@ -49,8 +49,10 @@ struct session {
 	char *epitaph;     /* why the last one went, to be told with the next result */
 	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
-	struct event *tick;                 /* each second while an evaluation with a progress token runs */
-	struct event *patience;             /* in state DYING */
+	uint64_t stored_seq;                /* results up to this one are safe; the worker is told by `forget` */
+	struct event *forget;
+	struct event *tick;     /* each second while an evaluation with a progress token runs */
+	struct event *patience; /* in state DYING */
 };
 
 /* A new one, with an id of its own. name may be NULL. */
@@ -69,6 +71,9 @@ void session_advance_all(struct server *server);
 
 /* Connects to a worker that a former daemon left; false if nobody listens there. adoption_done_one follows. */
 bool session_adopt(struct server *server, const char *id);
+
+/* The store has the result for good: the worker may let go of it. */
+void session_stored(struct session *session, uint64_t seq);
 
 /* What the zygote reports. */
 void session_spawned(struct server *server, const char *id);

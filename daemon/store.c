@@ -19,7 +19,7 @@
 
 /* Records may wait this long for company, or until so many have come. */
 #define GROUP_MS 50
-#define GROUP_SIZE 64
+#define GROUP_SIZE 512
 /* Between two tries after a failure; and how long nothing must happen before the log is folded in. */
 #define RETRY_MS 1000
 #define IDLE_MS 1000
@@ -419,11 +419,6 @@ void store_add_evaluation(
 	job->done.status = done;
 	job->context = context;
 	enqueue(store, job);
-
-	job = job_new(DATABASE_TOUCH_SESSION, true);
-	put_text(job, evaluation->session);
-	put_number(job, store_universal_time());
-	enqueue(store, job);
 }
 
 void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
@@ -469,15 +464,18 @@ void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONC
 /* ---- conversations */
 
 void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *revision,
-	uint64_t initialize_line, const char *session)
+	uint64_t initialize_line, const char *session, store_status_callback done, void *context)
 {
-	struct job *job = job_new(DATABASE_SAVE_CONVERSATION, true);
+	struct job *job = job_new(DATABASE_SAVE_CONVERSATION, !done);
 
 	put_nonce(job, nonce);
 	put_text(job, revision);
 	put_number(job, initialize_line);
 	put_text(job, session);
 	put_number(job, store_universal_time());
+	job->deliver = done ? deliver_status : NULL;
+	job->done.status = done;
+	job->context = context;
 	enqueue(store, job);
 }
 

@@ -71,9 +71,9 @@ typedef void (*store_answer_callback)(void *context, bool found, const char *ans
 void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
 	store_answer_callback done, void *context);
 
-/* revision and session may be NULL. */
+/* revision, session and done may be NULL. */
 void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *revision,
-	uint64_t initialize_line, const char *session);
+	uint64_t initialize_line, const char *session, store_status_callback done, void *context);
 void store_forget_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE]);
 
 typedef void (*store_conversation_callback)(

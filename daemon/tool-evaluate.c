@@ -82,7 +82,7 @@ void tool_evaluate(struct server *server, struct request *request, struct json_o
 	if (!session)
 		return;
 	if (!conversation->saved)
-		conversation_save(conversation);
+		conversation_save(conversation, NULL, NULL);
 	session_evaluate(session, request, text_argument(arguments, "package"), json_object_get_string(code),
 		(size_t)json_object_get_string_len(code), (uint64_t)(seconds * 1000));
 }

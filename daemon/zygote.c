@@ -23,7 +23,7 @@
 
 /* While a zygote starts its socket is looked for this often, and given up on after so many times. */
 static const struct timeval connect_interval = {0, 5000};
-#define CONNECT_TRIES 2000
+#define CONNECT_TRIES 600
 /* Between two tries to start one that fails. */
 static const struct timeval restart_interval = {1, 0};
 

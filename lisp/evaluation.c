@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "children.h"
 #include "clock.h"
@@ -57,7 +56,8 @@ bool evaluation_is_running(void)
 
 void evaluation_throw(enum worker_outcome how)
 {
-	/* An error between evaluations, such as in another thread's interrupt: nobody could tell what state it leaves. */
+	/* An error between evaluations, such as in another thread's interrupt: nobody could tell what state it leaves.
+	 */
 	if (!running)
 		iothread_fatal("An error happened outside of any evaluation.");
 	outcome = how;

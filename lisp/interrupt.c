@@ -28,8 +28,9 @@
 /* Nobody else uses it, a second one merges with the first, and a process that does not expect it ignores it. */
 #define CANCEL_SIGNAL SIGURG
 #define UNSAFE_MAX 16
-/* Cleanup forms get this long before they are interrupted themselves. */
+/* Cleanup forms get this long before they are interrupted themselves, first and from then on. */
 #define CLEANUP_US 250000
+#define FURTHER_CLEANUP_US 20000
 
 #if REGISTERS_KNOWN && defined(HAVE_STRUCT_CL_ENV_STRUCT_INTERRUPT_STRUCT) && \
 	defined(HAVE_STRUCT_CL_ENV_STRUCT_DEFAULT_SIGMASK)
@@ -48,6 +49,7 @@ static struct code_range unsafe[UNSAFE_MAX];
 static int unsafe_count;
 static volatile uint64_t running_seq;
 static volatile uint64_t quiet_until_us;
+static volatile bool was_thrown;
 static pthread_t main_thread;
 
 bool interrupt_is_possible(void)
@@ -102,6 +104,7 @@ bool interrupt_is_unsafe_at(const void *context)
 void interrupt_begin(uint64_t seq)
 {
 	quiet_until_us = 0;
+	was_thrown = false;
 	running_seq = seq;
 }
 
@@ -122,7 +125,8 @@ static cl_object abort_evaluation(void)
 
 	if (!running_seq)
 		return ECL_NIL;
-	quiet_until_us = clock_microseconds() + CLEANUP_US;
+	quiet_until_us = clock_microseconds() + (was_thrown ? FURTHER_CLEANUP_US : CLEANUP_US);
+	was_thrown = true;
 	pthread_sigmask(SIG_SETMASK, env->default_sigmask, NULL);
 	evaluation_throw(OUTCOME_CANCELLED);
 }
@@ -141,7 +145,7 @@ static void on_cancel(int signal, siginfo_t *info, void *context)
 
 	(void)signal;
 	if (!pthread_equal(pthread_self(), main_thread) || info->si_code != SI_QUEUE)
-		return;
+		goto out;
 	if (seq == 0 || seq != running_seq || clock_microseconds() < quiet_until_us || !is_safe_now(env, context))
 		goto out;
 	ECL_RPLACA(queue_record, abort_function);

@@ -36,7 +36,7 @@
 #define FATAL_WAIT_MS 1000    /* how long a last report may take */
 #define EXIT_FATAL 70
 #define TIME_LIMIT_MAX_MS UINT64_C(1000000000000) /* beyond it there is no limit */
-#define REPORTS_MAX 65536 /* a daemon that asks but does not read gets no further progress */
+#define REPORTS_MAX 65536                         /* a daemon that asks but does not read gets no further progress */
 
 enum descriptor { WAKE, LISTENER, PIPE_STDOUT, PIPE_STDERR, CONNECTION, DESCRIPTORS };
 

@@ -250,7 +250,7 @@ static void take_stream(struct frame_builder *result, enum output_channel number
 	frame_put_number(result, total_tag, channel->total);
 }
 
-static void take_items(struct frame_builder *result, enum output_channel number, uint8_t tag)
+static void take_items(struct frame_builder *result, enum output_channel number, uint8_t tag, const char *name)
 {
 	const struct channel *channel = &channels[number];
 	uint32_t start = 0;
@@ -262,19 +262,19 @@ static void take_items(struct frame_builder *result, enum output_channel number,
 	/* An item that nobody completed: the printer was stopped in its middle. */
 	if (channel->stored > start)
 		frame_put(result, tag, channel->data + start, channel->stored - start);
+	if (output_is_full(number))
+		frame_put_text(result, WORK_CUT, name);
 }
 
 void output_take(struct frame_builder *result)
 {
 	take_stream(result, OUTPUT_STDOUT, WORK_STDOUT, WORK_STDOUT_TOTAL);
 	take_stream(result, OUTPUT_STDERR, WORK_STDERR, WORK_STDERR_TOTAL);
-	take_items(result, OUTPUT_WARNINGS, WORK_WARNING);
-	take_items(result, OUTPUT_VALUES, WORK_VALUE);
-	if (output_is_full(OUTPUT_VALUES))
-		frame_put_number(result, WORK_VALUES_CUT, 1);
-	take_items(result, OUTPUT_ERROR_TYPE, WORK_ERROR_TYPE);
-	take_items(result, OUTPUT_ERROR_MESSAGE, WORK_ERROR_MESSAGE);
-	take_items(result, OUTPUT_FRAMES, WORK_FRAME);
+	take_items(result, OUTPUT_WARNINGS, WORK_WARNING, "warnings");
+	take_items(result, OUTPUT_VALUES, WORK_VALUE, "values");
+	take_items(result, OUTPUT_ERROR_TYPE, WORK_ERROR_TYPE, "error");
+	take_items(result, OUTPUT_ERROR_MESSAGE, WORK_ERROR_MESSAGE, "error");
+	take_items(result, OUTPUT_FRAMES, WORK_FRAME, "backtrace");
 	for (int i = 0; i < OUTPUT_CHANNELS; i++)
 		output_clear((enum output_channel)i);
 	forget_lines();

@@ -16,6 +16,19 @@
   (si:fset 'ext:quit #'leave)
   (si:fset 'si:exit #'leave))
 
+(defvar *original-close* (fdefinition 'close))
+
+(defun close-uninterrupted (stream &key abort)
+  "In place of CLOSE: an evaluation that was stopped between closing a file and noting that would close it again, and free
+its memory twice."
+  (if (typep stream 'file-stream)
+      (mp:without-interrupts (funcall *original-close* stream :abort abort))
+      (funcall *original-close* stream :abort abort)))
+
+(defun protect-close ()
+  (let ((si:*ignore-package-locks* t))
+    (si:fset 'close #'close-uninterrupted)))
+
 (defun warm-up ()
   "Fill the caches of generic functions once, for all sessions."
   (let ((condition (make-condition 'simple-error :format-control "warm ~A" :format-arguments '(up))))
@@ -39,6 +52,7 @@
         si::*quit-tag* *evaluation-tag*)
   (warm-up)
   (replace-exit)
+  (protect-close)
   (install-session-streams)
   (setf ext:*invoke-debugger-hook* #'on-unhandled)
   (lock-runtime t))

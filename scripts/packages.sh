@@ -58,12 +58,11 @@ packages_install() {
     echo "$name: there is no sudo; as root: ${command[*]:1}" >&2
     return 1
   fi
-  export DEBIAN_FRONTEND=noninteractive
   # sudo drops the environment, so the setting goes through env.
-  if ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null >&2; then
+  if ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null >&2; then
     echo "$name: apt-get update failed; trying with the package lists that are there" >&2
   fi
-  if ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive "${command[@]:${#sudo[@]}}" </dev/null >&2; then
+  if ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive "${command[@]:${#sudo[@]}}" -qq -o Dpkg::Use-Pty=0 </dev/null >&2; then
     echo "$name: the packages could not be installed; by hand: ${command[*]}" >&2
     return 1
   fi

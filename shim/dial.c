@@ -24,6 +24,15 @@
 #define FIRST_PAUSE 10
 #define LONGEST_PAUSE 500
 
+static enum dial_status end_attempt(struct dial *dial, enum dial_status status)
+{
+	if (dial->descriptor >= 0)
+		close(dial->descriptor);
+	dial->descriptor = -1;
+	dial->stage = DIAL_STAGE_NONE;
+	return status;
+}
+
 static enum dial_status fail(struct dial *dial, enum dial_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -34,11 +43,7 @@ static enum dial_status fail(struct dial *dial, enum dial_status status, const c
 	va_start(arguments, format);
 	vsnprintf(dial->reason, sizeof(dial->reason), format, arguments);
 	va_end(arguments);
-	if (dial->descriptor >= 0)
-		close(dial->descriptor);
-	dial->descriptor = -1;
-	dial->stage = DIAL_STAGE_NONE;
-	return status;
+	return end_attempt(dial, status);
 }
 
 static uint64_t configured_timeout(void)
@@ -133,7 +138,8 @@ static enum dial_status greet(struct dial *dial)
 	return DIAL_WAITING;
 }
 
-/* DIAL_NOBODY if nobody listens there, DIAL_WAITING once the hello is out. */
+/* DIAL_NOBODY if nobody listens there (no reason of its own: that is no failure yet), DIAL_WAITING once the hello is
+ * out. */
 static enum dial_status connect_socket(struct dial *dial)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -146,7 +152,7 @@ static enum dial_status connect_socket(struct dial *dial)
 	if (connect(dial->descriptor, (struct sockaddr *)&address, sizeof(address)) == 0)
 		return greet(dial);
 	if (errno == ENOENT || errno == ECONNREFUSED)
-		return fail(dial, DIAL_NOBODY, "nobody listens on %s", dial->socket);
+		return end_attempt(dial, DIAL_NOBODY);
 	if (errno == EAGAIN)
 		return fail(dial, DIAL_FAILED, "it does not accept connections on %s", dial->socket);
 	return fail(dial, DIAL_HOPELESS, "%s cannot be used: %s", dial->socket, strerror(errno));
@@ -170,6 +176,9 @@ static enum dial_status begin_start(struct dial *dial)
 
 	if (ready < 0)
 		return fail(dial, hopeless ? DIAL_HOPELESS : DIAL_FAILED, "%s", reason);
+	/* For whoever gives up before this attempt has ended; what an earlier one found is worth more. */
+	if (!*dial->reason)
+		snprintf(dial->reason, sizeof(dial->reason), "it was started but is not ready yet");
 	dial->descriptor = ready;
 	dial->stage = DIAL_STAGE_STARTING;
 	dial->said_length = 0;
@@ -189,9 +198,11 @@ enum dial_status dial_begin(struct dial *dial, const struct dial_hello *hello, s
 		return fail(dial, DIAL_HOPELESS, "the directory %s must be yours and closed to others (mode 0700)",
 			dial->directory);
 	enum dial_status status = connect_socket(dial);
-	if (status == DIAL_NOBODY && may_start)
+	if (status != DIAL_NOBODY)
+		return status;
+	if (may_start)
 		return begin_start(dial);
-	return status;
+	return fail(dial, DIAL_NOBODY, "nobody listens on %s", dial->socket);
 }
 
 /*

@@ -153,7 +153,7 @@ static bool wait_on_link(struct mcp_client *client, uint64_t limit, uint64_t *he
 	bool congested = flush(client);
 	struct pollfd wait = {.fd = client->link, .events = (short)(POLLIN | (congested ? POLLOUT : 0))};
 	uint64_t deadline =
-		*asked_at == NEVER ? *heard_at + client->dial.timeout * 3 / 10 : *asked_at + client->dial.timeout;
+		*asked_at == NEVER ? *heard_at + client->dial.timeout * 3 / 10 : *asked_at + client->dial.timeout / 2;
 	uint64_t now = clock_ms(), until = deadline < limit ? deadline : limit;
 
 	if (poll(&wait, 1, until > now ? (int)(until - now) : 0) < 0)

@@ -369,10 +369,16 @@ static uint64_t end_deadline(const struct relay *relay)
 	return relay->input.ended && !relay->options->wait ? relay->progress_at + END_WAIT : NEVER;
 }
 
+/*
+ * The first trouble is given all the time there is. Lines that come while it lasts wait only for the attempt that is
+ * under way, and a little more: two shims may be starting a daemon at once.
+ */
 static uint64_t give_up_deadline(const struct relay *relay)
 {
 	if (is_connected(relay) || relay->pending.waiting == 0 || relay->trouble_since == NEVER)
 		return NEVER;
+	if (relay->reported && !relay->dialling)
+		return relay->trouble_since + relay->dial.timeout / 10;
 	return relay->trouble_since + relay->dial.timeout;
 }
 

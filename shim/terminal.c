@@ -10,6 +10,7 @@
 #include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ struct terminal {
 	char *history_path;
 	const char *prompt;
 	const volatile sig_atomic_t *interrupted;
+	sigset_t waiting_mask; /* while waiting for a key */
 };
 
 /* libedit knows no client data in this handler. */
@@ -54,19 +56,23 @@ static int read_character(EditLine *editor, wchar_t *character)
 
 	el_get(editor, EL_CLIENTDATA, &terminal);
 	for (;;) {
+		struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
 		char byte;
-		ssize_t length = read(STDIN_FILENO, &byte, 1);
 
-		if (length == 0)
-			return 0;
-		if (length < 0) {
-			if (errno != EINTR || *terminal->interrupted)
-				return -1;
-			if (resized)
-				el_resize(editor);
-			resized = 0;
+		/* The signals are blocked but for this wait, so that none comes unseen between a look and the wait. */
+		int ready = *terminal->interrupted ? -1 : ppoll(&wait, 1, NULL, &terminal->waiting_mask);
+		if (*terminal->interrupted)
+			return -1;
+		if (resized)
+			el_resize(editor);
+		resized = 0;
+		if (ready < 0)
 			continue;
-		}
+		ssize_t length = read(STDIN_FILENO, &byte, 1);
+		if (length < 0 && errno == EINTR)
+			continue;
+		if (length <= 0)
+			return (int)length;
 		/* While a form runs the terminal is not ours, and a Ctrl-D typed then reaches us as a NUL. */
 		if (byte == '\0')
 			byte = CTRL_D;
@@ -137,11 +143,17 @@ struct terminal *terminal_open(const char *history_path, const volatile sig_atom
 enum terminal_status terminal_read(struct terminal *terminal, const char *prompt, const char **line, size_t *length)
 {
 	int count = 0;
+	sigset_t blocked;
 
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGINT);
+	sigaddset(&blocked, SIGWINCH);
+	sigprocmask(SIG_BLOCK, &blocked, &terminal->waiting_mask);
 	terminal->prompt = prompt;
 	/* Before the prompt is shown, not after it as libedit would: what is typed at once must not be echoed twice. */
 	el_set(terminal->editor, EL_PREP_TERM, 1);
 	*line = el_gets(terminal->editor, &count);
+	sigprocmask(SIG_SETMASK, &terminal->waiting_mask, NULL);
 	if (*terminal->interrupted)
 		return TERMINAL_INTERRUPTED;
 	if (!*line || count <= 0)

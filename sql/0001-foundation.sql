@@ -24,6 +24,10 @@ CREATE TABLE evaluations (
   PRIMARY KEY (session, seq)
 ) STRICT;
 
+CREATE TRIGGER evaluation_updates_session AFTER INSERT ON evaluations BEGIN
+  UPDATE sessions SET updated_at = max(updated_at, NEW.started_at) WHERE id = NEW.session;
+END;
+
 -- What a shim and the daemon agreed on, by the shim's nonce.
 CREATE TABLE conversations (
   nonce           BLOB PRIMARY KEY NOT NULL,

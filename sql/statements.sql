@@ -6,9 +6,6 @@ INSERT INTO sessions (id, name, owner, directory, created_at, updated_at) VALUES
 -- find_session:
 SELECT name, directory FROM sessions WHERE id = ?1;
 
--- touch_session:
-UPDATE sessions SET updated_at = max(updated_at, ?2) WHERE id = ?1;
-
 -- add_evaluation:
 INSERT OR IGNORE INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us)
   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);

@@ -43,7 +43,9 @@ def frame(kind, **fields):
     """The bytes of a frame."""
     body = kind.encode()
     for name, value in fields.items():
-        data = struct.pack("<Q", value) if isinstance(value, int) else value if isinstance(value, bytes) else value.encode()
+        if isinstance(value, int):
+            value = struct.pack("<Q", value)
+        data = value if isinstance(value, bytes) else value.encode()
         body += struct.pack("<BI", TAGS[name], len(data)) + data
     return struct.pack("<I", len(body)) + body
 
@@ -296,7 +298,7 @@ class Shim:
         return status
 
     def resident_below(self, kilobytes):
-        """True if the shim takes less memory than that. A program with the sanitizers in it has another idea of memory."""
+        """True if the shim takes less memory than that. With the sanitizers in it that cannot be known."""
         if self.instrumented:
             return True
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()

@@ -401,7 +401,8 @@ def test_history_is_kept_across_runs_and_private(directory):
 
 def test_colour_is_for_terminals_that_want_it(directory):
     shown = {}
-    for name, more in (("colour", {"TERM": "xterm"}), ("dumb", {"TERM": "dumb"}), ("no", {"TERM": "xterm", "NO_COLOR": "1"})):
+    kinds = {"colour": {"TERM": "xterm"}, "dumb": {"TERM": "dumb"}, "no": {"TERM": "xterm", "NO_COLOR": "1"}}
+    for name, more in kinds.items():
         environment = link_driver.environment_of(directory, **more)
         with Scripted(directory, {"(bad)": failure("ERROR", "it broke", "(BAD)")}), \
                 Terminal(directory, environment=environment) as terminal:

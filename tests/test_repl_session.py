@@ -22,7 +22,8 @@ def repl(runtime, text, *arguments):
 
 
 def at_terminal(runtime, *arguments):
-    return Terminal(runtime.directory, *arguments, environment={**runtime.environment, "TERM": "xterm", "LANG": "C.UTF-8"})
+    environment = {**runtime.environment, "TERM": "xterm", "LANG": "C.UTF-8"}
+    return Terminal(runtime.directory, *arguments, environment=environment)
 
 
 def test_forms_from_a_pipe_keep_their_session(real):

@@ -30,10 +30,10 @@ def test_the_session_survives_the_death_of_the_daemon(own_runtime):
                                        "clientInfo": {"name": "t", "version": "1"}})["code"] == -32600
 
 
-def test_requests_sent_while_the_daemon_dies_are_answered_once(own_runtime):
+def test_requests_sent_while_the_daemon_dies_are_answered_once_and_in_their_order(own_runtime):
     client = own_runtime.client().open()
     client.evaluate("(defparameter *n* 0)")
-    for turn in range(1, 6):
+    for turn in range(1, 31):
         before = client.start_evaluation("(incf *n*)")
         kill_daemon(own_runtime)
         after = client.start_evaluation("(incf *n*)")
@@ -41,7 +41,16 @@ def test_requests_sent_while_the_daemon_dies_are_answered_once(own_runtime):
         assert client.evaluation(before).text == f"=> {2 * turn - 1}"
         assert client.evaluation(after).text == f"=> {2 * turn}"
         assert client.answer(ping)["result"] == {}
-    assert client.evaluate("*n*").text == "=> 10"
+    assert client.evaluate("*n*").text == "=> 60"
+
+
+def test_a_session_is_not_lost_when_the_daemon_dies_behind_its_first_answer(own_runtime):
+    own_runtime.ready()
+    for number in range(15):
+        with own_runtime.client() as client:
+            client.open().evaluate(f"(defparameter *mine* {number})")
+            kill_daemon(own_runtime)
+            assert client.evaluate("*mine*").text == f"=> {number}"
 
 
 def test_a_running_evaluation_survives_the_death_of_the_daemon(own_runtime):

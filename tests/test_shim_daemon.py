@@ -225,8 +225,8 @@ def test_another_version_is_refused_in_plain_words(directory, daemon):
 
 def installed_daemon():
     """The path of an installed cl-mcpd that a lone shim would find."""
-    strings = re.findall(rb"/[ -~]+", (link_driver.BUILD_DIR / "cl-mcp-shim").read_bytes())
-    paths = [pathlib.Path(os.fsdecode(text)) / "cl-mcpd" for text in strings]
+    strings = re.findall(rb"/[ -~]*/(?:bin|cl-mcp-server)\0", (link_driver.BUILD_DIR / "cl-mcp-shim").read_bytes())
+    paths = [pathlib.Path(os.fsdecode(text[:-1])) / "cl-mcpd" for text in strings]
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -399,8 +399,8 @@ def test_a_dead_daemon_s_socket_does_not_matter(directory):
 
 def in_a_world_of_its_own(*command):
     """The command with an empty /tmp and /run, where the usual socket is nobody else's, and with all it starts."""
-    return ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
-            'mount -t tmpfs none /tmp && mount -t tmpfs none /run && exec "$@"', "sh", *command]
+    return ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+            "sh", "-c", 'mount -t tmpfs none /tmp && mount -t tmpfs none /run && exec "$@"', "sh", *command]
 
 
 @pytest.mark.parametrize("keep", [("HOME", "PATH"), ("PATH",), ()], ids=["HOME and PATH", "PATH", "nothing"])

@@ -119,8 +119,8 @@ def test_three_hundred_cancels_at_random_moments(worker):
 
 def test_cleanup_forms_get_their_time(worker):
     worker.value("(defvar *cleaned* nil)")
-    worker.begin("(unwind-protect (loop) (sleep 0.05) (setf *cleaned* t))")
-    worker.wait_until_running()
+    worker.begin("(unwind-protect (progn (terpri) (loop)) (sleep 0.05) (setf *cleaned* t))")
+    wait_for(lambda: worker.peek().lines == 1)
     worker.cancel()
     assert worker.result().outcome_name == "CANCELLED"
     assert worker.value("*cleaned*") == "T"

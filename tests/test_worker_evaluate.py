@@ -11,7 +11,8 @@ def error(worker, code, **arguments):
 
 
 @pytest.mark.parametrize("code, expected", [
-    ("(/ 1 0)", ("DIVISION-BY-ZERO", "arithmetic error DIVISION-BY-ZERO signalled\nOperation was (/ 1 0).", ["(/ 1 0)"])),
+    ("(/ 1 0)", ("DIVISION-BY-ZERO", "arithmetic error DIVISION-BY-ZERO signalled\nOperation was (/ 1 0).",
+                 ["(/ 1 0)"])),
     ("(foo 42)", ("UNDEFINED-FUNCTION", "The function COMMON-LISP-USER::FOO is undefined.", ["(FOO 42)"])),
     ("(car 42)", ("TYPE-ERROR", "The value 42 is not of type LIST.", ["(CAR 42)"])),
 ])
@@ -122,7 +123,8 @@ def test_errors_have_the_type_and_message_that_a_lisp_programmer_knows(worker, c
 @pytest.mark.parametrize("code, kind, message", [
     ("(list 1\n 2", "END-OF-FILE",
      "The code ends at line 2, column 3, inside of the form that begins at line 1, column 1."),
-    ("1\n  (foo \"bar", "END-OF-FILE", "The code ends at line 2, column 12, inside of the form that begins at line 2, column 3."
+    ("1\n  (foo \"bar", "END-OF-FILE",
+     "The code ends at line 2, column 12, inside of the form that begins at line 2, column 3."
      "\nThe form before it has been evaluated."),
     ("(+ 1 1)\n )", "READER-ERROR", "At line 2, column 2: Unmatched right parenthesis, #\\)"
      "\nThe form before it has been evaluated."),
@@ -143,7 +145,8 @@ def test_forms_before_a_reader_error_have_been_evaluated(worker):
 @pytest.mark.parametrize("code, frames", [
     ("(defun my-fun (a b) (let ((z (+ a b))) (setf a 99) (/ z 0))) (defun outer (x) (list (my-fun x 4))) (outer 3)",
      ["(/ 7 0)", "(MY-FUN 3 4)", "(OUTER 3)"]),
-    ("(defun nest (n) (if (= n 0) (car 5) (1+ (nest (1- n))))) (nest 2)", ["(CAR 5)", "(NEST 0)", "(NEST 1)", "(NEST 2)"]),
+    ("(defun nest (n) (if (= n 0) (car 5) (1+ (nest (1- n))))) (nest 2)",
+     ["(CAR 5)", "(NEST 0)", "(NEST 1)", "(NEST 2)"]),
     ("(funcall (lambda (q) (aref q 10)) (vector 1 2))", ["(AREF #(1 2) 10)", "(LAMBDA #(1 2))"]),
     ("(floor 1 0)", ["(FLOOR 1 0)"]),
     ("(error \"boom ~A\" 1)", ["(ERROR \"boom ~A\" 1)"]),
@@ -159,7 +162,8 @@ def test_backtraces_are_bounded_and_show_nothing_of_ours(worker):
     frames = error(worker, "(defun inf (x y) (1+ (inf x y))) (inf 1 (make-list 1000))")[2]
     assert len(frames) == 20 and all(len(frame) < 500 for frame in frames)
     for code in ("(mapcar (lambda (x) (error \"x ~A\" x)) '(1 2))", "(sort (list 3 'a 1) #'<)",
-                 "(handler-bind ((error #'princ-to-string)) (car 5))", "(map nil #'car '(1))", "(macroexpand '(let ((5 1))))",
+                 "(handler-bind ((error #'princ-to-string)) (car 5))", "(map nil #'car '(1))",
+                 "(macroexpand '(let ((5 1))))",
                  "(make-instance 'nope)", "(apply #'+ '(1 a))", "(reduce #'/ '(1 0))"):
         result = worker.evaluate(code)
         assert "RUNTIME" not in str(result.frame) and "SI:" not in str(result.frame), result
@@ -190,7 +194,8 @@ def test_redefinition_is_no_warning(worker):
     assert worker.evaluate("(defun again () 2)").warning == []
 
 
-@pytest.mark.parametrize("code, exit_code", [("(ext:quit)", 0), ("(ext:quit 3)", 3), ("(si:exit 4)", 4), ("(ext:exit 5)", 5)])
+@pytest.mark.parametrize("code, exit_code", [("(ext:quit)", 0), ("(ext:quit 3)", 3), ("(si:exit 4)", 4),
+                                             ("(ext:exit 5)", 5)])
 def test_quit_and_exit_end_the_evaluation_only(worker, code, exit_code):
     worker.value("(defvar *kept* 42)")
     result = worker.evaluate(f"1 {code} 2")

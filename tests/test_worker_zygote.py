@@ -205,8 +205,8 @@ def run_as_nobody(test):
         os.chown(directory, 65534, 65534)
         command = [sys.executable, "-B", "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider",
                    f"{__file__}::{test}"]
-        done = subprocess.run(command, user=65534, group=65534, extra_groups=[], cwd=directory, capture_output=True, text=True,
-                              env={**os.environ, "HOME": directory, "TMPDIR": directory})
+        done = subprocess.run(command, user=65534, group=65534, extra_groups=[], cwd=directory, capture_output=True,
+                              text=True, env={**os.environ, "HOME": directory, "TMPDIR": directory})
     if "PermissionError" in done.stdout or "Permission denied" in done.stdout + done.stderr:
         pytest.skip("the user nobody cannot read the build directory")
     assert done.returncode == 0, done.stdout

@@ -30,7 +30,7 @@ TAGS = {
     "origin": (13, "bytes"), "time_limit": (14, "number"), "package": (15, "text"), "code": (16, "text"),
     "outcome": (17, "number"), "elapsed": (18, "number"), "forms": (19, "number"), "stdout": (20, "bytes"),
     "stderr": (21, "bytes"), "stdout_total": (22, "number"), "stderr_total": (23, "number"),
-    "warning": (24, "texts"), "value": (25, "texts"), "values_cut": (26, "number"), "error_type": (27, "text"),
+    "warning": (24, "texts"), "value": (25, "texts"), "cut": (26, "texts"), "error_type": (27, "text"),
     "error_message": (28, "text"), "frame": (29, "texts"), "exit_code": (30, "number"), "lines": (31, "number"),
     "last_line": (32, "bytes"), "kept": (33, "number"),
 }

@@ -39,7 +39,7 @@ static int remove_entry(const char *path, const struct stat *status, int kind, s
 
 static bool place_make(struct place *place, const cpu_set_t *processors)
 {
-	strcpy(place->runtime, "/tmp/cl-mcp-bench.XXXXXX");
+	snprintf(place->runtime, sizeof(place->runtime), "/tmp/cl-mcp-bench.XXXXXX");
 	place->processors = processors;
 	if (mkdtemp(place->runtime))
 		return true;
@@ -50,12 +50,16 @@ static bool place_make(struct place *place, const cpu_set_t *processors)
 static void kill_children(void)
 {
 	FILE *list = fopen("/proc/thread-self/children", "r");
-	int process;
+	char line[4096] = "";
 
-	while (list && fscanf(list, "%d", &process) == 1)
-		kill(process, SIGKILL);
-	if (list)
-		fclose(list);
+	if (!list)
+		return;
+	if (fgets(line, sizeof(line), list)) {
+		char *end = line;
+		for (long process = strtol(line, &end, 10); process > 0; process = strtol(end, &end, 10))
+			kill((pid_t)process, SIGKILL);
+	}
+	fclose(list);
 }
 
 /* All processes of the place are our children, since we are their subreaper. What does not leave by itself is killed.

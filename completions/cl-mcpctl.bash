@@ -1,0 +1,33 @@
+# Completion for cl-mcpctl, cl-mcp-shim and cl-mcpd in bash.
+# shellcheck shell=bash
+
+# The ids of the sessions that run now.
+_cl_mcp_sessions() {
+  cl-mcpctl status 2>/dev/null | grep -o 'session-[0-9]\{8\}-[0-9]\{6\}-[0-9A-F]\{4\}'
+}
+
+_cl_mcp() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} words=
+  case $before in
+    --session) words=$(_cl_mcp_sessions) ;;
+    --socket) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --ready-fd) return ;;
+    *)
+      case ${COMP_WORDS[0]##*/} in
+        cl-mcp-shim) words="--session --wait --help --version" ;;
+        cl-mcpd) words="--socket --ready-fd --verbose --help --version" ;;
+        cl-mcpctl)
+          case " ${COMP_WORDS[*]:1:COMP_CWORD-1} " in
+            *" repl "*) words="--session" ;;
+            *" status "*) words="--json" ;;
+            *" shutdown "* | *" help "*) ;;
+            *) words="repl status shutdown help --help --version" ;;
+          esac
+          ;;
+      esac
+      ;;
+  esac
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+
+complete -F _cl_mcp cl-mcpctl cl-mcp-shim cl-mcpd
