@@ -97,7 +97,6 @@ static void on_recorded(void *context, enum store_status status)
 		log_error("%s: evaluation %" PRIu64 " could not be kept", receipt->session_id, receipt->seq);
 	if (session)
 		session_stored(session, receipt->seq);
-	free(receipt);
 }
 
 static void record(

@@ -170,6 +170,7 @@ static void take_progress_token(struct request *request)
 		request->progress_token = new_text(text);
 }
 
+/* A request that waits for the store's word. */
 struct repeated {
 	struct request *request;
 	const struct method *method;
@@ -193,7 +194,6 @@ static void on_answer_found(void *context, bool found, const char *answer, size_
 		request_answer(request, &text);
 		text_free(&text);
 	}
-	free(repeated);
 }
 
 /*

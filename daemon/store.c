@@ -46,6 +46,7 @@ struct job {
 		store_conversation_callback conversation;
 	} done;
 	void *context;
+	bool owns_context; /* it is freed with the job, also if the callback never comes */
 };
 STAILQ_HEAD(job_list, job);
 
@@ -83,6 +84,8 @@ static void job_free(struct job *job)
 		value_free(&job->in[i]);
 	for (size_t i = 0; i < OUT_MAX; i++)
 		value_free(&job->out[i]);
+	if (job->owns_context)
+		free(job->context);
 	free(job);
 }
 
@@ -418,6 +421,7 @@ void store_add_evaluation(
 	job->deliver = deliver_status;
 	job->done.status = done;
 	job->context = context;
+	job->owns_context = true;
 	enqueue(store, job);
 }
 
@@ -458,6 +462,7 @@ void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONC
 	job->deliver = deliver_answer;
 	job->done.answer = done;
 	job->context = context;
+	job->owns_context = true;
 	enqueue(store, job);
 }
 

@@ -57,7 +57,10 @@ struct store_evaluation {
 	uint64_t elapsed_us;
 };
 
-/* Keeps an evaluation in its session's transcript. done comes when it is on its way to the disk for good. */
+/*
+ * Keeps an evaluation in its session's transcript. done comes when it is on its way to the disk for good. The context
+ * was allocated for this call: the store frees it.
+ */
 void store_add_evaluation(
 	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context);
 
@@ -67,6 +70,7 @@ void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE
 /* Answers to lines up to this one are not needed any more. */
 void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line);
 
+/* The context was allocated for this call: the store frees it. */
 typedef void (*store_answer_callback)(void *context, bool found, const char *answer, size_t length);
 void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
 	store_answer_callback done, void *context);

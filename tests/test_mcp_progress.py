@@ -13,12 +13,11 @@ FOREVER = "(loop)"
 
 
 def begin(client, code=FOREVER, **options):
-    """Starts an evaluation and returns its id once it is certainly running."""
+    """Starts an evaluation and returns its id once it is certainly running: the marker is there, and written."""
     marker = client.runtime.directory / f"running-{time.monotonic_ns()}"
     request = client.start_evaluation(
-        f'(progn (close (open "{marker}" :direction :output :if-does-not-exist :create)) {code})', **options)
-    wait_until(marker.exists, "the evaluation runs")
-    marker.unlink()
+        f'(progn (with-open-file (out "{marker}" :direction :output) (write-char #\\x out)) {code})', **options)
+    wait_until(lambda: marker.exists() and marker.stat().st_size, "the evaluation runs")
     return request
 
 
