@@ -191,8 +191,9 @@ static void join_conversation(struct client *client, struct hello *hello)
 	if (is_new)
 		conversation = conversation_new(client->server, hello->nonce);
 	if (conversation->client) {
-		/* Its old connection died without our noticing yet. */
+		/* Its old connection died without our noticing yet; the conversation passes to the new one. */
 		struct client *old = conversation->client;
+		old->conversation = NULL;
 		client_free(old);
 	}
 	client->conversation = conversation;

@@ -159,3 +159,17 @@ void conversation_save(struct conversation *conversation, store_status_callback 
 		conversation->agreed ? conversation->agreed->name : NULL, conversation->initialize_line,
 		conversation->session, done, context);
 }
+
+void conversation_follow_session(struct server *server, const char *old_id, const char *new_id)
+{
+	struct conversation *conversation;
+
+	LIST_FOREACH(conversation, &server->conversations, next)
+	{
+		if (!conversation->session || strcmp(conversation->session, old_id) != 0)
+			continue;
+		free(conversation->session);
+		conversation->session = new_text(new_id);
+		conversation_save(conversation, NULL, NULL);
+	}
+}

@@ -66,6 +66,9 @@ void conversation_notify(struct conversation *conversation, const struct text *t
 void conversation_settle(struct conversation *conversation, uint64_t line);
 bool conversation_congested(const struct conversation *conversation);
 
+/* A session has another id than it was announced with, or is none (NULL): those who have it as their default follow. */
+void conversation_follow_session(struct server *server, const char *old_id, const char *new_id);
+
 /* Puts what was agreed on into the store; done, if it is not NULL, comes when it is there or cannot be. */
 void conversation_save(struct conversation *conversation, store_status_callback done, void *context);
 

@@ -17,7 +17,8 @@
 #define LOG_PAGES_MAX 4096
 
 struct database {
-	char path[PATH_MAX];
+	char directory[PATH_MAX];
+	char path[PATH_MAX + 16];
 	char problem[512];
 	sqlite3 *handle; /* NULL while it cannot be opened */
 	sqlite3_stmt *statements[DATABASE_STATEMENTS];
@@ -122,8 +123,21 @@ static int on_log_growth(void *context, sqlite3 *handle, const char *name, int p
 	return SQLITE_OK;
 }
 
+static bool use_directory(struct database *database)
+{
+	int status = paths_make_private(database->directory);
+
+	if (status < 0)
+		snprintf(database->problem, sizeof(database->problem), "cannot use the directory %.300s: %s",
+			database->directory,
+			status == -EPERM ? "it must be yours alone (mode 0700)" : strerror(-status));
+	return status == 0;
+}
+
 static bool open_handle(struct database *database)
 {
+	if (!use_directory(database))
+		return false;
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
 	mode_t old_mask = umask(077);
 	int status = sqlite3_open_v2(database->path, &database->handle, flags, NULL);
@@ -160,13 +174,9 @@ struct database *database_open(const char *directory)
 {
 	struct database *database = new_zeroed(sizeof(*database));
 
-	snprintf(database->path, sizeof(database->path), "%s/sessions.db", directory);
-	int status = paths_make_private(directory);
-	if (status < 0)
-		snprintf(database->problem, sizeof(database->problem), "cannot use the directory %.300s: %s", directory,
-			status == -EPERM ? "it must be yours alone (mode 0700)" : strerror(-status));
-	else
-		open_handle(database);
+	snprintf(database->directory, sizeof(database->directory), "%s", directory);
+	snprintf(database->path, sizeof(database->path), "%s/sessions.db", database->directory);
+	open_handle(database);
 	return database;
 }
 
@@ -253,7 +263,7 @@ enum database_result database_run(struct database *database, enum database_state
 	if (status == SQLITE_OK)
 		status = sqlite3_step(statement);
 	if (status == SQLITE_ROW) {
-		for (size_t i = 0; i < out_count; i++)
+		for (size_t i = 0; i < out_count && (int)i < sqlite3_column_count(statement); i++)
 			fetch(statement, (int)i, &out[i]);
 		result = DATABASE_ROW;
 	} else if ((status & 0xFF) == SQLITE_CONSTRAINT) {

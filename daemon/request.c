@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "conversation.h"
+#include "frame.h"
 #include "server.h"
 
 #include <stdarg.h>
@@ -49,13 +50,29 @@ void batch_release(struct batch *batch, struct conversation *conversation)
 	free(batch);
 }
 
+/* The answers of a batch are one line for the client, and it may not get longer than any other. */
+static void batch_add(struct batch *batch, const char *id, const struct text *answer)
+{
+	struct text refusal = {0};
+
+	text_puts(&batch->answers, batch->answers.length ? "," : "[");
+	if (batch->answers.length + answer->length > FRAME_ANSWER_MAX) {
+		rpc_put_error(&refusal, id, RPC_ID_NULL, RPC_INTERNAL_ERROR,
+			"The answers of this batch are too long together. The request was served; send the next one like "
+			"it on a line of its own.",
+			NULL);
+		answer = &refusal;
+	}
+	text_add(&batch->answers, answer->data, answer->length);
+	text_free(&refusal);
+}
+
 void request_answer(struct request *request, const struct text *answer)
 {
 	struct batch *batch = request->batch;
 
 	if (batch) {
-		text_puts(&batch->answers, batch->answers.length ? "," : "[");
-		text_add(&batch->answers, answer->data, answer->length);
+		batch_add(batch, request->id, answer);
 		batch_release(batch, request->conversation);
 	} else {
 		conversation_answer(request->conversation, request->line, answer);

@@ -7,7 +7,7 @@
 #include "utf8.h"
 
 /* No evaluation shows more warnings, values or frames. */
-#define LIST_MAX 4096
+#define LIST_MAX 10000
 
 static void set_text(struct result_text *text, const struct field *field)
 {
@@ -15,16 +15,17 @@ static void set_text(struct result_text *text, const struct field *field)
 	text->data = utf8_repair(field->data, field->length, &text->length);
 }
 
-static bool add_text(struct result_list *list, const struct field *field)
+static void add_text(struct result_list *list, bool *cut, const struct field *field)
 {
-	if (list->count == LIST_MAX)
-		return false;
+	if (list->count == LIST_MAX) {
+		*cut = true;
+		return;
+	}
 	/* Doubles whenever the count is a power of two. */
 	if ((list->count & (list->count - 1)) == 0)
 		list->items = must(reallocarray(list->items, list->count ? list->count * 2 : 1, sizeof(*list->items)));
 	list->items[list->count] = (struct result_text){0};
 	set_text(&list->items[list->count++], field);
-	return true;
 }
 
 static void note_cut(struct result *result, const struct field *field)
@@ -90,11 +91,14 @@ static bool set_field(struct result *result, const struct field *field)
 		set_text(&result->error_message, field);
 		return true;
 	case WORK_WARNING:
-		return add_text(&result->warnings, field);
+		add_text(&result->warnings, &result->warnings_cut, field);
+		return true;
 	case WORK_VALUE:
-		return add_text(&result->values, field);
+		add_text(&result->values, &result->values_cut, field);
+		return true;
 	case WORK_FRAME:
-		return add_text(&result->frames, field);
+		add_text(&result->frames, &result->frames_cut, field);
+		return true;
 	case WORK_ORIGIN:
 		result->origin = field->data;
 		result->origin_length = field->length;

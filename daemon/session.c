@@ -343,6 +343,7 @@ static void bury(struct session *session)
 	char message[1024];
 
 	event_del(session->patience);
+	session->reaped = false;
 	log_warning("%s: %s", session->id, session->obituary);
 	session->state = SESSION_EMPTY;
 	set_text(&session->package, NULL);
@@ -367,6 +368,8 @@ static void on_patience(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
+	if (!session->obituary)
+		set_text(&session->obituary, "The Lisp process ended in an unknown way.");
 	bury(session);
 }
 
@@ -374,17 +377,16 @@ static void on_gone(void *context, const char *reason)
 {
 	struct session *session = context;
 
-	(void)reason;
+	log_debug("%s: the connection to its process is lost: %s", session->id, reason);
 	worker_close(session->worker);
 	session->worker = NULL;
+	zygote_kill(session->server->zygote, session->id); /* if it is not dead, it is of no use */
 	session->state = SESSION_DYING;
 	event_del(session->tick);
-	if (session->obituary) {
+	if (session->reaped)
 		bury(session);
-	} else {
-		set_text(&session->obituary, "The Lisp process ended in an unknown way.");
+	else
 		event_add(session->patience, &patience_time);
-	}
 	note_adopted(session, session->adopting);
 }
 
@@ -400,12 +402,12 @@ void session_died(struct server *server, const char *id, int status)
 			strsignal(WTERMSIG(status)));
 	else
 		snprintf(sentence, sizeof(sentence), "The Lisp process left with status %d.", WEXITSTATUS(status));
-	if (session->state == SESSION_DYING) {
+	if (!session->obituary) /* what the process said itself tells more */
 		set_text(&session->obituary, sentence);
+	if (session->state == SESSION_DYING)
 		bury(session);
-	} else if (!session->obituary) {
-		set_text(&session->obituary, sentence); /* its connection will end in a moment */
-	}
+	else
+		session->reaped = true; /* the connection will end in a moment */
 }
 
 static const struct worker_handler worker_handler = {
@@ -418,25 +420,37 @@ static const struct worker_handler worker_handler = {
 
 /* ---- the beginning of a worker */
 
-static void dial(struct session *session)
+/* False if nobody listens there. */
+static bool dial(struct session *session)
 {
 	char path[PATHS_SOCKET_SIZE];
 
-	session->state = SESSION_DIALING;
-	if (paths_beside(session->server->runtime_directory, session->id, path) == 0)
-		session->worker = worker_dial(session->server->base, path, session->id, &worker_handler, session);
+	if (paths_beside(session->server->runtime_directory, session->id, path) < 0)
+		return false;
+	session->worker = worker_dial(session->server->base, path, session->id, &worker_handler, session);
 	if (session->worker)
-		return;
-	session->state = SESSION_EMPTY;
-	refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
+		session->state = SESSION_DIALING;
+	return session->worker != NULL;
 }
 
 void session_spawned(struct server *server, const char *id)
 {
 	struct session *session = session_find(server, id);
 
-	if (session && session->state == SESSION_WAITING)
-		dial(session);
+	if (!session || session->state != SESSION_WAITING || dial(session))
+		return;
+	session->state = SESSION_EMPTY;
+	refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
+}
+
+void session_ask_again(struct server *server)
+{
+	struct session *session;
+
+	/* A worker that was made but not announced any more is there all the same. */
+	LIST_FOREACH(session, &server->sessions, next)
+	if (session->state == SESSION_WAITING && !dial(session))
+		spawn(session);
 }
 
 void session_refused(struct server *server, const char *id, const char *why)
@@ -486,26 +500,38 @@ static void release(struct session *session)
 	free(session);
 }
 
+static void change_id(struct session *session, const char *id)
+{
+	conversation_follow_session(session->server, session->id, id);
+	memcpy(session->id, id, sizeof(session->id));
+}
+
+/* It never came to be. */
+static void abandon(struct session *session, const char *type, const char *why)
+{
+	conversation_follow_session(session->server, session->id, NULL);
+	refuse_all(session, type, why);
+	release(session);
+}
+
 static void add_row(struct session *session);
 
 static void on_row_added(void *context, enum store_status status)
 {
 	struct session *session = context;
-	char message[640];
+	const char *problem = store_problem(session->server->store);
+	char id[sizeof(session->id)], message[640];
 
 	if (status == STORE_EXISTS) {
-		draw_id(session->id);
+		draw_id(id);
+		change_id(session, id);
 		add_row(session);
-		return;
+	} else if (status == STORE_FAILED) {
+		snprintf(message, sizeof(message), "The session cannot be kept: %s.", problem ? problem : "unknown");
+		abandon(session, "STORAGE-FAILED", message);
+	} else {
+		spawn(session);
 	}
-	if (status == STORE_FAILED) {
-		session->state = SESSION_EMPTY;
-		snprintf(message, sizeof(message), "The session cannot be kept: %s.",
-			store_problem(session->server->store) ? store_problem(session->server->store) : "unknown");
-		refuse_all(session, "STORAGE-FAILED", message);
-		return;
-	}
-	spawn(session);
 }
 
 static void add_row(struct session *session)
@@ -521,28 +547,71 @@ static void add_row(struct session *session)
 	store_add_session(session->server->store, &row, on_row_added, session);
 }
 
-struct session *session_new(struct server *server, const char *name, const char *directory)
+struct session *session_new(struct server *server, const char *directory)
 {
 	struct session *session = make(server);
 
 	draw_id(session->id);
-	session->name = new_text(name);
 	session->directory = new_text(directory);
 	session->state = SESSION_CREATING;
 	add_row(session);
 	return session;
 }
 
+/* ---- sessions that have no process any more */
+
+static void on_row_recalled(void *context, const struct store_found_session *found)
+{
+	struct session *session = context;
+	char message[256];
+
+	if (found && session_id_valid(found->id)) {
+		change_id(session, found->id);
+		set_text(&session->name, found->name);
+		set_text(&session->directory, found->directory);
+		session->last_seq = found->last_seq;
+		set_text(&session->epitaph, "The session's Lisp process had ended.");
+		spawn(session);
+	} else if (session->name && session->may_be_new) {
+		add_row(session);
+	} else {
+		snprintf(message, sizeof(message),
+			"No session \"%.64s\". Leave `session` out to use this connection's own.",
+			session->name ? session->name : session->id);
+		abandon(session, "SESSION-NOT-FOUND", message);
+	}
+}
+
+struct session *session_open(struct server *server, const char *id_or_name, const char *directory)
+{
+	struct session *session = session_find(server, id_or_name);
+
+	if (session)
+		return session;
+	session = make(server);
+	if (session_id_valid(id_or_name)) {
+		memcpy(session->id, id_or_name, sizeof(session->id));
+	} else {
+		draw_id(session->id);
+		session->name = new_text(id_or_name);
+		session->may_be_new = directory != NULL;
+	}
+	session->directory = new_text(directory ? directory : "/");
+	session->state = SESSION_CREATING;
+	store_find_session(server->store, id_or_name, geteuid(), on_row_recalled, session);
+	return session;
+}
+
 /* ---- workers of a former daemon */
 
-static void on_row_found(void *context, bool found, const char *name, const char *directory)
+static void on_row_found(void *context, const struct store_found_session *found)
 {
 	struct session *session = context;
 
 	if (!found)
 		return;
-	set_text(&session->name, name);
-	set_text(&session->directory, directory);
+	set_text(&session->name, found->name);
+	set_text(&session->directory, found->directory);
 }
 
 bool session_adopt(struct server *server, const char *id)
@@ -552,12 +621,11 @@ bool session_adopt(struct server *server, const char *id)
 	memcpy(session->id, id, sizeof(session->id));
 	set_text(&session->directory, "/");
 	session->adopting = 1;
-	dial(session);
-	if (session->state == SESSION_EMPTY) {
+	if (!dial(session)) {
 		release(session);
 		return false;
 	}
-	store_find_session(server->store, id, on_row_found, session);
+	store_find_session(server->store, id, geteuid(), on_row_found, session);
 	return true;
 }
 

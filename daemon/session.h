@@ -3,7 +3,7 @@
  *
  * The states, and what leads from one to the next (session.c has a function for each arrow):
  *
- *   CREATING  --its row is stored-->        WAITING
+ *   CREATING  --its row is stored or found--> WAITING
  *   WAITING   --the zygote has spawned-->   DIALING
  *   DIALING   --the worker says hello-->    READY
  *   READY     --an evaluation is sent-->    RUNNING   (also at once, if the adopted worker was at work)
@@ -37,7 +37,8 @@ struct session {
 	LIST_ENTRY(session) next;
 	struct server *server;
 	char id[WORKLINK_SESSION_ID_LENGTH + 1];
-	char *name; /* NULL if it has none */
+	char *name;      /* NULL if it has none */
+	bool may_be_new; /* if the store does not know its name */
 	char *directory;
 	enum session_state state;
 	struct worker *worker; /* from DIALING to RUNNING */
@@ -46,6 +47,7 @@ struct session {
 	uint64_t last_seq; /* the last one that was begun */
 	char *package;
 	char *obituary;    /* why the worker is going */
+	bool reaped;       /* the zygote has told of its end */
 	char *epitaph;     /* why the last one went, to be told with the next result */
 	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
@@ -55,9 +57,14 @@ struct session {
 	struct event *patience; /* in state DYING */
 };
 
-/* A new one, with an id of its own. name may be NULL. */
-struct session *session_new(struct server *server, const char *name, const char *directory);
-/* By id or name; NULL if there is none. */
+/* A new one, with an id of its own. */
+struct session *session_new(struct server *server, const char *directory);
+/*
+ * By id or name. One that has no process any more gets a new one, and tells so. A name that nobody has is a new
+ * session's if a directory is given; whoever asks for anything else that is not there is told so.
+ */
+struct session *session_open(struct server *server, const char *id_or_name, const char *directory);
+/* By id or name; NULL if none is in the table. */
 struct session *session_find(struct server *server, const char *id_or_name);
 bool session_id_valid(const char *id);
 
@@ -78,6 +85,8 @@ void session_stored(struct session *session, uint64_t seq);
 /* What the zygote reports. */
 void session_spawned(struct server *server, const char *id);
 void session_refused(struct server *server, const char *id, const char *why);
+/* The zygote is gone, perhaps with what it was asked for. */
+void session_ask_again(struct server *server);
 void session_died(struct server *server, const char *id, int status);
 
 struct json_object *session_status(const struct session *session);

@@ -27,7 +27,7 @@
 #define CONVERSATION_SECONDS (30 * 24 * 3600)
 
 #define IN_MAX 8
-#define OUT_MAX 3
+#define OUT_MAX 4
 
 struct job {
 	STAILQ_ENTRY(job) next;
@@ -210,10 +210,10 @@ static void fail_impatient(struct store *store, struct job_list *jobs)
 	hand_back(store, &failed);
 }
 
-/* Waits for work; false when the store closes and nothing is left. */
+/* Waits for work, or after a failure until it is time to try again; false when the store closes and nothing is left. */
 static bool collect(struct store *store, struct database *database, struct job_list *jobs)
 {
-	bool retry = !STAILQ_EMPTY(jobs);
+	bool retry = database_problem(database) != NULL;
 
 	pthread_mutex_lock(&store->mutex);
 	if (retry) {
@@ -248,7 +248,7 @@ static void *run(void *context)
 
 	set_problem(store, database_problem(database));
 	while (collect(store, database, &jobs)) {
-		bool good = run_all(database, &jobs);
+		bool good = run_all(database, &jobs); /* without jobs it finds out whether the disk is well again */
 		set_problem(store, database_problem(database));
 		if (good) {
 			hand_back(store, &jobs);
@@ -389,14 +389,23 @@ void store_add_session(
 
 static void deliver_session(struct job *job)
 {
-	job->done.session(job->context, job->result == DATABASE_ROW, job->out[0].data, job->out[1].data);
+	struct store_found_session found = {
+		.id = job->out[0].data,
+		.name = job->out[1].data,
+		.directory = job->out[2].data,
+		.last_seq = (uint64_t)job->out[3].number,
+	};
+
+	job->done.session(job->context, job->result == DATABASE_ROW ? &found : NULL);
 }
 
-void store_find_session(struct store *store, const char *id, store_session_callback done, void *context)
+void store_find_session(
+	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context)
 {
 	struct job *job = job_new(DATABASE_FIND_SESSION, false);
 
-	put_text(job, id);
+	put_text(job, id_or_name);
+	put_number(job, owner);
 	job->deliver = deliver_session;
 	job->done.session = done;
 	job->context = context;

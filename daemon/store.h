@@ -40,9 +40,17 @@ typedef void (*store_status_callback)(void *context, enum store_status status);
 void store_add_session(
 	struct store *store, const struct store_session *session, store_status_callback done, void *context);
 
-/* id, name (or NULL) and directory live until the callback returns; found is false if there is no such session. */
-typedef void (*store_session_callback)(void *context, bool found, const char *name, const char *directory);
-void store_find_session(struct store *store, const char *id, store_session_callback done, void *context);
+struct store_found_session {
+	const char *id;
+	const char *name; /* may be NULL */
+	const char *directory;
+	uint64_t last_seq;
+};
+
+/* found is NULL if there is no such session; it lives until the callback returns. */
+typedef void (*store_session_callback)(void *context, const struct store_found_session *found);
+void store_find_session(
+	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
 
 struct store_evaluation {
 	const char *session;

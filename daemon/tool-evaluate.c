@@ -19,21 +19,16 @@ static const char *text_argument(struct json_object *arguments, const char *name
 	return json_object_object_get_ex(arguments, name, &value) ? json_object_get_string(value) : NULL;
 }
 
-/* The session that was named; NULL if there is none, and the request is then answered. */
-static struct session *named_session(struct server *server, struct request *request, const char *name)
+/* The session of that id or name; NULL if there can be none, and the request is then answered. */
+static struct session *named_session(
+	struct server *server, struct request *request, const char *name, const char *directory)
 {
-	struct session *session = session_find(server, name);
-
-	if (session)
-		return session;
-	if (strncmp(name, "session-", 8) == 0 && !session_id_valid(name))
-		tools_fail(request, "INVALID-SESSION-ID",
-			"\"%.64s\" is not a session id; one looks like session-20260120-143022-A4F2. Leave `session` out "
-			"to use this connection's own.",
-			name);
-	else
-		tools_fail(request, "SESSION-NOT-FOUND",
-			"No session \"%.64s\". Leave `session` out to use this connection's own.", name);
+	if (*name && (strncmp(name, "session-", 8) != 0 || session_id_valid(name)))
+		return session_open(server, name, directory);
+	tools_fail(request, "INVALID-SESSION-ID",
+		"\"%.64s\" is not a session id; one looks like session-20260120-143022-A4F2. Leave `session` out to use this "
+		"connection's own.",
+		name);
 	return NULL;
 }
 
@@ -41,18 +36,16 @@ static struct session *named_session(struct server *server, struct request *requ
 static struct session *default_session(struct server *server, struct request *request)
 {
 	struct conversation *conversation = request->conversation;
-	struct session *session = conversation->session ? session_find(server, conversation->session) : NULL;
-	const char *wanted = conversation->wanted_session;
+	struct session *session;
 
-	if (session)
-		return session;
-	if (wanted)
-		session = session_find(server, wanted);
-	if (!session && wanted && strncmp(wanted, "session-", 8) == 0)
-		return named_session(server, request, wanted);
+	if (conversation->session)
+		return session_open(server, conversation->session, NULL);
+	if (conversation->wanted_session)
+		session = named_session(server, request, conversation->wanted_session, conversation->directory);
+	else
+		session = session_new(server, conversation->directory);
 	if (!session)
-		session = session_new(server, wanted, conversation->directory);
-	free(conversation->session);
+		return NULL;
 	conversation->session = new_text(session->id);
 	conversation->saved = false;
 	return session;
@@ -78,7 +71,7 @@ void tool_evaluate(struct server *server, struct request *request, struct json_o
 		tools_fail(request, "INVALID-ARGUMENTS", "Argument timeout must be a number of seconds from 0 to 1e9.");
 		return;
 	}
-	struct session *session = name ? named_session(server, request, name) : default_session(server, request);
+	struct session *session = name ? named_session(server, request, name, NULL) : default_session(server, request);
 	if (!session)
 		return;
 	if (!conversation->saved)

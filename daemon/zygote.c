@@ -112,6 +112,16 @@ void zygote_spawn(
 		start(zygote);
 }
 
+void zygote_kill(struct zygote *zygote, const char *session_id)
+{
+	if (zygote->state != ZYGOTE_UP)
+		return;
+	frame_begin(&zygote->builder, ZYGOTE_KILL);
+	frame_put_text(&zygote->builder, WORK_SESSION, session_id);
+	frame_end(&zygote->builder);
+	peer_send(zygote->peer, &zygote->builder);
+}
+
 void zygote_end(struct zygote *zygote)
 {
 	event_del(zygote->timer);
@@ -225,6 +235,10 @@ static void on_gone(void *context, const char *reason)
 	zygote->peer = NULL;
 	zygote->state = ZYGOTE_DOWN;
 	event_add(zygote->timer, &restart_interval);
+	/* What was asked of it may have been done or not: all who wait ask again. */
+	while (!STAILQ_EMPTY(&zygote->waiting))
+		drop_first(zygote);
+	session_ask_again(zygote->server);
 }
 
 static const struct peer_handler peer_handler = {.frame = on_frame, .gone = on_gone};

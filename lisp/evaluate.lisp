@@ -17,10 +17,19 @@
 (defvar *reporting* nil
   "True while an error is being reported.")
 
+;;; Packages
+
+(defparameter *user-package-uses* (mapcar #'package-name (package-use-list "COMMON-LISP-USER")))
+
+(defun user-package ()
+  "CL-USER, made anew if user code has deleted it."
+  (or (find-package "COMMON-LISP-USER")
+      (make-package "COMMON-LISP-USER" :nicknames '("CL-USER") :use *user-package-uses*)))
+
 ;;; Errors and warnings
 
 (defun put-error (type message)
-  (let ((*package* (find-package "COMMON-LISP-USER")))
+  (let ((*package* (user-package)))
     (printing-item +error-type+ (prin1 type *error-type*)))
   (printing-item +error-message+ (write-string message *error-message*)))
 
@@ -80,7 +89,7 @@
   (let ((muffle (find-restart 'muffle-warning condition)))
     (when muffle
       (with-report-syntax
-        (let ((*package* (find-package "COMMON-LISP-USER")))
+        (let ((*package* (user-package)))
           (printing-item +warnings+
             (format *warnings* "~S: ~A" (public-type condition) (one-line (safe-message condition))))))
       (invoke-restart muffle))))
@@ -148,7 +157,7 @@ this call alone is not."
 (defun session-package ()
   (if (package-name *session-package*)
       *session-package*
-      (setf *session-package* (find-package "COMMON-LISP-USER"))))
+      (setf *session-package* (user-package))))
 
 (defun find-given-package (name)
   "The package that a call asks for, or NIL. Names are case-insensitive."

@@ -24,7 +24,7 @@
 #define PACKAGE_NAME_MAX 256
 
 static cl_env_ptr main_env;
-static cl_object tag, evaluate, session_package, user_package;
+static cl_object tag, evaluate, session_package;
 static volatile enum worker_outcome outcome;
 static volatile int exit_code;
 static volatile uint64_t forms;
@@ -36,11 +36,9 @@ void evaluation_init(void)
 	tag = cl_make_symbol(ecl_make_simple_base_string("EVALUATION", -1));
 	evaluate = ecl_make_symbol("EVALUATE", "CL-MCP-RUNTIME");
 	session_package = ecl_make_symbol("*SESSION-PACKAGE*", "CL-MCP-RUNTIME");
-	user_package = ecl_find_package("COMMON-LISP-USER");
 	ecl_register_root(&tag);
 	ecl_register_root(&evaluate);
 	ecl_register_root(&session_package);
-	ecl_register_root(&user_package);
 	cl_set(ecl_make_symbol("*EVALUATION-TAG*", "CL-MCP-RUNTIME"), tag);
 }
 
@@ -150,17 +148,17 @@ static void drop_leftovers(void)
 	}
 }
 
+/* CL-USER goes by its nickname, also in place of a package that was deleted: the next evaluation begins there. */
 static size_t session_package_name(char *name, size_t size)
 {
+	static const char user[] = "CL-USER", long_user[] = "COMMON-LISP-USER";
 	cl_object package = ECL_SYM_VAL(main_env, session_package);
-	static const char user[] = "CL-USER";
+	size_t length = 0;
 
-	if (ecl_t_of(package) != t_package || ecl_t_of(package->pack.name) == t_list) {
-		ECL_SETQ(main_env, session_package, user_package); /* deleted */
-		package = user_package;
-	}
-	if (package != user_package)
-		return text_copy(package->pack.name, name, size);
+	if (ecl_t_of(package) == t_package && ecl_t_of(package->pack.name) != t_list)
+		length = text_copy(package->pack.name, name, size);
+	if (length > 0 && !(length == sizeof(long_user) - 1 && memcmp(name, long_user, length) == 0))
+		return length;
 	memcpy(name, user, sizeof(user) - 1);
 	return sizeof(user) - 1;
 }

@@ -44,6 +44,12 @@ static inline size_t output_waiting(const struct output *output)
 	return bytes_length(&output->bytes);
 }
 
+/* True if some of what is queued settles a line. */
+static inline bool output_holds_answer(const struct output *output)
+{
+	return bytes_length(&output->marks) > 0;
+}
+
 /* Writes what the client takes now. 0 or a negative errno; -EPIPE if the client has closed its end. */
 int output_flush(struct output *output) __attribute__((warn_unused_result));
 

@@ -78,13 +78,15 @@ static bool is_connected(const struct relay *relay)
 static void flush_output(struct relay *relay)
 {
 	size_t before = output_waiting(&relay->output);
+	bool answers = output_holds_answer(&relay->output);
 	uint64_t line;
 
 	if (before == 0)
 		return;
 	if (output_flush(&relay->output) < 0)
 		relay->gone = true;
-	if (output_waiting(&relay->output) < before)
+	/* A notification of progress is none: at end of input it would keep us for as long as the evaluation runs. */
+	if (answers && output_waiting(&relay->output) < before)
 		relay->progress_at = clock_ms();
 	while ((line = output_next_settled(&relay->output)) != 0)
 		if (!pending_settle(&relay->pending, line))

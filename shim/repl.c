@@ -120,6 +120,17 @@ static void print_error(const struct repl *repl, json_object *error)
 	}
 }
 
+static void print_warnings(const struct repl *repl, json_object *evaluation)
+{
+	json_object *warnings = NULL;
+
+	json_object_object_get_ex(evaluation, "warnings", &warnings);
+	begin_colour(repl, count_of(warnings) ? "33" : "0");
+	for (size_t i = 0; i < count_of(warnings); i++)
+		print_remark(text_at(warnings, i));
+	end_colour(repl);
+}
+
 static void print_evaluation(const struct repl *repl, json_object *evaluation)
 {
 	json_object *part = NULL, *error = NULL;
@@ -128,11 +139,7 @@ static void print_evaluation(const struct repl *repl, json_object *evaluation)
 		print_whole_lines(stdout, part);
 	if (json_object_object_get_ex(evaluation, "stderr", &part))
 		print_whole_lines(stderr, part);
-	json_object_object_get_ex(evaluation, "warnings", &part);
-	begin_colour(repl, count_of(part) ? "33" : "0");
-	for (size_t i = 0; i < count_of(part); i++)
-		print_remark(text_at(part, i));
-	end_colour(repl);
+	print_warnings(repl, evaluation);
 	if (json_object_object_get_ex(evaluation, "error", &error) && error) {
 		print_error(repl, error);
 	} else {
@@ -365,6 +372,7 @@ static bool resume(struct repl *repl)
 	if (!ask(repl, "tools/call", evaluation_params("", 0), &result))
 		return false;
 	if (json_object_object_get_ex(result, "structuredContent", &evaluation)) {
+		print_warnings(repl, evaluation); /* the session may have lost what it knew */
 		replace(&repl->package, text_of(evaluation, "package"));
 		replace(&repl->session, text_of(evaluation, "session"));
 	}

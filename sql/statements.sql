@@ -4,7 +4,8 @@
 INSERT INTO sessions (id, name, owner, directory, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5);
 
 -- find_session:
-SELECT name, directory FROM sessions WHERE id = ?1;
+SELECT id, name, directory, (SELECT max(seq) FROM evaluations WHERE session = sessions.id)
+  FROM sessions WHERE (id = ?1 OR name = ?1) AND owner = ?2;
 
 -- add_evaluation:
 INSERT OR IGNORE INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us)

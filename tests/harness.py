@@ -2,8 +2,8 @@
 What the black-box tests are written with: a Runtime is a directory with a daemon of its own, a Client is an MCP client
 that talks to it through the real cl-mcp-shim.
 
-Nothing here sleeps to synchronise: everything waits for a condition with a deadline. A Client checks what holds for every
-conversation by itself (see Client.verify), so that each test only says what is special about it.
+Nothing here sleeps to synchronise: everything waits for a condition with a deadline. A Client checks what holds for
+every conversation by itself (see Client.verify), so that each test only says what is special about it.
 """
 
 import collections
@@ -228,21 +228,20 @@ class Client:
     the revision that open() chose.
     """
 
-    def __init__(self, runtime, arguments=(), environment=None, directory=None, reading=True, wrapper=()):
+    def __init__(self, runtime, arguments=(), environment=None, directory=None, reading=True):
         self.runtime = runtime
         self.revision = None
         self.arrivals = []
         self.sent = {}
         self.repeatable = set()
         self.silenced = set()
-        self.batches = 0
         self._answers = {}
         self._problem = None
         self._next_id = 1_000_000  # far from the ids that tests choose
         self._changed = threading.Condition()
         self._finished = False
         self.process = subprocess.Popen(
-            [*wrapper, str(runtime.programs / "cl-mcp-shim"), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [str(runtime.programs / "cl-mcp-shim"), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=open(runtime.directory / "shim-stderr", "ab"), bufsize=0, cwd=directory or runtime.directory,
             env=runtime.environment if environment is None else environment)
         os.set_blocking(self.process.stdin.fileno(), False)
@@ -530,6 +529,11 @@ class Client:
             self.process.stdout.close()
         self.verify()
 
+    def abandon(self):
+        """Forgets a client whose end the test has seen to in its own way."""
+        self._finished = True
+        self.runtime.clients.remove(self)
+
     def _leave(self):
         if not self.process.stdin.closed:
             with contextlib.suppress(BrokenPipeError, TimeoutError):
@@ -545,8 +549,8 @@ class Client:
 
     def verify(self):
         """
-        What holds for every conversation: clean lines; at most one answer to each request, and none to a cancelled one or
-        to what was never asked; every message as its revision's schema has it; progress only for tokens that
+        What holds for every conversation: clean lines; at most one answer to each request, and none to a cancelled
+        one or to what was never asked; every message as its revision's schema has it; progress only for tokens that
         were given, strictly rising, and never behind the answer.
         """
         assert self._problem is None, self._problem
@@ -555,7 +559,6 @@ class Client:
         for index, arrival in enumerate(self.arrivals):
             message = arrival.message
             if isinstance(message, list):
-                self.batches += 1
                 continue
             key = id_key(message.get("id")) if "method" not in message else None
             if key is not None and message.get("id") is not None:

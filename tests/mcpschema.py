@@ -39,7 +39,7 @@ def bad_arguments_are_results(revision):
 
 
 def unknown_id_is_absent(revision):
-    """An error that cannot name its request: `id` null up to 2025-06-18 and before a revision is known, absent after."""
+    """An error that cannot name its request: null up to 2025-06-18 and before a revision is known, absent after."""
     return revision is not None and revision >= "2025-11-25"
 
 

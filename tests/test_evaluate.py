@@ -26,7 +26,8 @@ THREE_ERRORS = {
     ("  \n\t ", "; No values"),
     ("; only a comment", "; No values"),
     ("#| only\na comment |#", "; No values"),
-    ('(progn (format t "Output~%") (format *error-output* "Error~%") 42)', "[stdout]\nOutput\n\n[stderr]\nError\n\n=> 42"),
+    ('(progn (format t "Output~%") (format *error-output* "Error~%") 42)',
+     "[stdout]\nOutput\n\n[stderr]\nError\n\n=> 42"),
     ("(setf x 10) (setf y 20) (+ x y)", "=> 30"),
     ("(defun foo2 (x) (* x 2))\n(foo2 21)", "=> 42"),
     ("(mapcar #'1+ '(1 2 3))", "=> (2 3 4)"),
@@ -128,7 +129,8 @@ def test_an_error_leaves_the_session_as_it_was(lisp):
 @pytest.mark.parametrize("code", [
     "(labels ((f (x) (1+ (f x)))) (f 1))", "(defun deep (n) (+ 1 (deep n))) (deep 1)",
     "(let ((s (make-string 100000 :initial-element #\\())) (read-from-string s))",
-    "(throw :no-such-tag 1)", "(error 'storage-condition)", "(signal 'serious-condition) (error 'serious-condition)", "(invoke-debugger (make-condition 'error))", "(break \"stop\")",
+    "(throw :no-such-tag 1)", "(error 'storage-condition)", "(signal 'serious-condition) (error 'serious-condition)",
+    "(invoke-debugger (make-condition 'error))", "(break \"stop\")",
 ], ids=["recursion in labels", "recursion", "reader recursion", "throw", "storage", "serious", "debugger", "break"])
 def test_serious_conditions_are_reported_and_the_session_goes_on(lisp, code):
     lisp.evaluate("(defparameter *kept* 41)")
@@ -152,8 +154,8 @@ def test_definitions_persist(lisp):
     lisp.evaluate("(defvar *v* 1) (defparameter *p* 2) (setf free 3)")
     lisp.evaluate("(defclass point () ((x :initarg :x :accessor point-x))) (defstruct pair a b)")
     lisp.evaluate("(defmethod sum ((p point)) (+ 1 (point-x p))) (defmacro twice (x) `(* 2 ,x)) (defconstant +c+ 4)")
-    assert lisp.evaluate("(list *v* *p* free (sum (make-instance 'point :x 4)) (pair-b (make-pair :b 6)) (twice 4) +c+)").text == \
-        "=> (1 2 3 5 6 8 4)"
+    code = "(list *v* *p* free (sum (make-instance 'point :x 4)) (pair-b (make-pair :b 6)) (twice 4) +c+)"
+    assert lisp.evaluate(code).text == "=> (1 2 3 5 6 8 4)"
 
 
 def test_bindings_do_not_persist(lisp):
@@ -272,3 +274,17 @@ def test_structured_content_names_the_package_afterwards(lisp):
 
 def test_structured_content_measures_the_time(lisp):
     assert 200 <= lisp.evaluate("(sleep 0.2)").structured["elapsedMs"] < 2000
+
+
+def test_ten_thousand_warnings_are_one_answer(lisp):
+    answer = lisp.evaluate('(dotimes (i 10000) (warn "again"))')
+    assert answer.text.startswith("[warnings]\nWARNING: again\n") and not answer.is_error
+    assert "warnings" in answer.structured["truncated"]
+    assert lisp.evaluate("(+ 1 2)").text == "=> 3"
+
+
+def test_cl_user_can_be_deleted_and_is_made_anew(connect):
+    lisp = connect().open()
+    assert lisp.evaluate("(delete-package :cl-user)").is_error is False
+    assert lisp.evaluate("(defun twice (x) (* x 2)) (twice 21)").text == "=> 42"
+    assert lisp.evaluate("(package-name *package*)").text == '=> "COMMON-LISP-USER"'

@@ -43,7 +43,8 @@ def test_raw_binary_of_a_child_stays_valid(lisp):
     assert len(evaluation.structured["stdout"]) > 100000 or evaluation.structured["truncated"]
 
 
-@pytest.mark.parametrize("bytes_", ["\\377\\376", "\\303", "\\355\\240\\200", "\\360\\237\\230", "\\300\\200", "ok\\200ok"])
+@pytest.mark.parametrize("bytes_", ["\\377\\376", "\\303", "\\355\\240\\200", "\\360\\237\\230", "\\300\\200",
+                                    "ok\\200ok"])
 def test_broken_utf_8_of_a_child_is_replaced(lisp, bytes_):
     evaluation = lisp.evaluate(f"(ext:system \"printf 'begin {bytes_.replace(chr(92), chr(92) * 2)} end'\")")
     assert re.match(r"\[stdout\]\nbegin .*�.* end\n", evaluation.text), evaluation

@@ -28,8 +28,8 @@ def test_a_line_of_16_mebibytes_is_accepted(lisp):
 
 def test_a_string_of_16_mebibytes_is_evaluated(lisp):
     def message(count):
-        return lisp.message("tools/call", {"name": "evaluate-lisp", "arguments": {"code": '(length "' + "x" * count + '")'}},
-                            request_id="big")
+        arguments = {"code": '(length "' + "x" * count + '")'}
+        return lisp.message("tools/call", {"name": "evaluate-lisp", "arguments": arguments}, request_id="big")
 
     room = LINE_MAX - 1024 - len(json.dumps(message(0)))
     lisp.send(message(room))
@@ -49,7 +49,8 @@ def test_a_longer_line_is_one_error_and_the_connection_lives(client, revision):
 
 
 def test_the_rest_of_a_much_longer_line_is_dropped(lisp):
-    lisp.write(b'{"jsonrpc":"2.0","id":"huge","method":"tools/call","params":{"name":"evaluate-lisp","arguments":{"code":"')
+    lisp.write(b'{"jsonrpc":"2.0","id":"huge","method":"tools/call",'
+               b'"params":{"name":"evaluate-lisp","arguments":{"code":"')
     for _ in range(40):
         lisp.write(b"x" * (1 << 20))
     lisp.write(b'"}}}\n')
@@ -88,7 +89,8 @@ def test_invalid_utf_8_is_a_parse_error(client, revision, line):
 
 
 @pytest.mark.parametrize("line", [b"\0", b"\0\0\0\0", b'{"jsonrpc":"2.0",\0"id":1,"method":"ping"}',
-                                  b'{"jsonrpc":"2.0","id":1,"method":"ping"}\0', b'{"jsonrpc":"2.0","id":1,"method":"pi\0ng"}'])
+                                  b'{"jsonrpc":"2.0","id":1,"method":"ping"}\0',
+                                  b'{"jsonrpc":"2.0","id":1,"method":"pi\0ng"}'])
 def test_a_nul_byte_is_a_parse_error(lisp, line):
     lisp.send_line(line)
     assert lisp.error_without_id()["error"]["code"] == -32700
@@ -129,7 +131,8 @@ def test_a_hundred_thousand_balanced_brackets_are_too_deep(client, revision):
 
 def test_a_hundred_thousand_brackets_in_params_are_too_deep(lisp):
     lisp.expect_answer_to(1000)
-    lisp.send_line('{"jsonrpc":"2.0","id":1000,"method":"tools/list","params":{"a":' + "[" * 100_000 + "]" * 100_000 + "}}")
+    nested = "[" * 100_000 + "]" * 100_000
+    lisp.send_line('{"jsonrpc":"2.0","id":1000,"method":"tools/list","params":{"a":' + nested + "}}")
     message = lisp.wait_for(lambda m: "error" in m, "an error")
     assert message["error"]["code"] == -32700
     assert lisp.evaluate("(+ 1 2)").text == "=> 3"
@@ -162,8 +165,9 @@ def test_line_ends_of_every_kind_and_empty_lines_are_accepted(client, ending):
 
 def test_bytes_may_come_one_at_a_time(lisp):
     lisp.expect_answer_to("slow", "tools/call")
-    line = json.dumps({"jsonrpc": "2.0", "id": "slow", "method": "tools/call", "params": {
-        "name": "evaluate-lisp", "arguments": {"code": '(length "naïve 漢字 😀")'}}}, ensure_ascii=False).encode() + b"\n"
+    params = {"name": "evaluate-lisp", "arguments": {"code": '(length "naïve 漢字 😀")'}}
+    message = {"jsonrpc": "2.0", "id": "slow", "method": "tools/call", "params": params}
+    line = json.dumps(message, ensure_ascii=False).encode() + b"\n"
     for position in range(len(line)):
         lisp.write(line[position:position + 1])
     assert lisp.evaluation("slow").text == "=> 10"
@@ -212,16 +216,23 @@ def test_half_a_line_and_then_silence_holds_up_nobody(connect):
     assert silent.answer("later")["result"] == {}
 
 
+def begin_deaf(runtime):
+    """A client that has said its part of the handshake and reads nothing."""
+    deaf = runtime.client(reading=False)
+    deaf.revision = "2025-11-25"
+    deaf.start("initialize", {"protocolVersion": deaf.revision, "capabilities": {},
+                              "clientInfo": {"name": "tests", "version": "1"}})
+    return deaf
+
+
 def test_a_client_that_never_reads_costs_no_memory_and_holds_up_nobody(own_runtime):
     own_runtime.ready()
     daemon = own_runtime.daemon_pid()
     other = own_runtime.client().open()
     other.evaluate("1")
     before = kilobytes(daemon, "VmRSS", "status")
-    deaf = own_runtime.client(reading=False)
-    deaf.revision = "2025-11-25"
-    deaf.start("initialize", {"protocolVersion": deaf.revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}})
-    code = '(dotimes (i 20000) (write-string "0123456789012345678901234567890123456789012345678901234567890123456789"))'
+    deaf = begin_deaf(own_runtime)
+    code = '(dotimes (i 20000) (write-string "' + "0123456789" * 7 + '"))'
     # Some 280 MB of answers, since text and structuredContent both carry the output.
     evaluations = [deaf.start_evaluation(code) for _ in range(100)]
     lists = b"".join(json.dumps(deaf.message("tools/list", request_id=f"l{n}")).encode() + b"\n" for n in range(20_000))
@@ -254,11 +265,9 @@ def test_a_client_that_never_reads_costs_no_memory_and_holds_up_nobody(own_runti
 
 def test_a_client_that_does_not_read_a_busy_evaluation_leaves_the_session_cancellable(runtime):
     """Back-pressure on the answers must not stop the way in: the cancellation is read behind many unread answers."""
-    with runtime.client(reading=False) as deaf:
-        deaf.revision = "2025-11-25"
-        deaf.start("initialize", {"protocolVersion": deaf.revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}})
+    with begin_deaf(runtime) as deaf:
         marker = runtime.directory / "deaf-running"
-        request = deaf.start_evaluation(f'(progn (close (open "{marker}" :direction :output)) (loop))')
+        request = deaf.start_evaluation(f'(progn (with-open-file (out "{marker}" :direction :output)) (loop))')
         wait_until(marker.exists, "the evaluation runs")
         for _ in range(200):
             deaf.start("tools/list")

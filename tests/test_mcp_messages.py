@@ -180,6 +180,17 @@ def test_2025_03_26_answers_a_batch_of_one_with_an_array(client):
     assert batch(client) == [{"jsonrpc": "2.0", "id": 0, "result": {}}]
 
 
+def test_2025_03_26_keeps_the_answers_of_a_batch_below_8_mib_together(client):
+    client.initialize("2025-03-26")
+    code = '(dotimes (i 100000) (write-string "0123456789"))'
+    calls = [client.message("tools/call", {"name": "evaluate-lisp", "arguments": {"code": code}}) for _ in range(20)]
+    client.send(calls)
+    answers = batch(client)
+    assert len(answers) == 20
+    refused = [answer["error"]["message"] for answer in answers if "error" in answer]
+    assert 0 < len(refused) < 20 and "too long together" in refused[0]
+
+
 def test_2025_03_26_says_nothing_to_a_batch_of_notifications(client):
     client.open("2025-03-26")
     client.send_line('[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","method":"notifications/y"}]')

@@ -59,7 +59,8 @@ def test_progress_shows_what_a_child_process_has_written(lisp):
 
 def test_progress_stays_clean_whatever_was_printed(lisp):
     request = lisp.start_evaluation(
-        '(progn (ext:system "head -c 5000 /dev/urandom") (format t "~c[31m~c" (code-char 27) (code-char 0)) (sleep 1.4))', token="noise")
+        '(progn (ext:system "head -c 5000 /dev/urandom")'
+        '       (format t "~c[31m~c" (code-char 27) (code-char 0)) (sleep 1.4))', token="noise")
     lisp.evaluation(request)
     assert lisp.progress("noise")
 
@@ -138,7 +139,8 @@ def test_cancelling_a_loop_takes_less_than_100_milliseconds(lisp):
 
 
 @pytest.mark.parametrize("code", [
-    "(loop (ignore-errors (loop)))", "(sleep 60)", '(ext:system "sleep 60")', "(let ((l nil)) (loop (push 1 l) (when (> (length l) 1000) (setf l nil))))",
+    "(loop (ignore-errors (loop)))", "(sleep 60)", '(ext:system "sleep 60")',
+    "(let ((l nil)) (loop (push 1 l) (when (> (length l) 1000) (setf l nil))))",
     "(unwind-protect (loop) (defparameter *cleaned-up* t))", "(handler-case (loop) (serious-condition () 1))",
     "(loop (format t \"x~%\"))", "(loop (format nil \"~a\" 1))", "(mapc (lambda (x) (loop)) '(1 2 3))",
 ], ids=["errors ignored", "sleep", "child", "consing", "cleanup", "handler", "printing", "format", "in a lambda"])

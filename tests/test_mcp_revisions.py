@@ -153,8 +153,8 @@ def test_stateless_lists_say_how_long_they_may_be_kept(client):
     stateless_meta(capabilities="none"),
     stateless_meta(version=["2026-07-28"]),
     {META + "protocolVersion": "1900-01-01"},
-], ids=["no capabilities", "no version", "only clientInfo", "numeric version", "array capabilities", "string capabilities",
-        "array version", "shape before version"])
+], ids=["no capabilities", "no version", "only clientInfo", "numeric version", "array capabilities",
+        "string capabilities", "array version", "shape before version"])
 def test_incomplete_meta_is_refused(client, meta):
     client.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}})
     assert client.answer(1)["error"]["code"] == -32602
@@ -187,7 +187,8 @@ def test_nothing_is_remembered_from_one_stateless_request_for_the_next(client):
     assert "result" in client.answer(1)
     client.send({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
     assert client.answer(2)["error"]["code"] == -32602
-    client.send({"jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": {"_meta": {META + "protocolVersion": STATELESS}}})
+    client.send({"jsonrpc": "2.0", "id": 3, "method": "tools/list",
+                 "params": {"_meta": {META + "protocolVersion": STATELESS}}})
     assert client.answer(3)["error"]["code"] == -32602
 
 

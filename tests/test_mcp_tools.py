@@ -82,11 +82,12 @@ def test_an_unknown_tool_is_a_protocol_error(client, revision, name):
 
 @pytest.mark.parametrize("revision", ALL_REVISIONS)
 @pytest.mark.parametrize("params", [
-    None, {}, {"arguments": {"code": "1"}}, {"name": None, "arguments": {"code": "1"}}, {"name": 7, "arguments": {"code": "1"}},
+    None, {}, {"arguments": {"code": "1"}},
+    {"name": None, "arguments": {"code": "1"}}, {"name": 7, "arguments": {"code": "1"}},
     {"name": "evaluate-lisp", "arguments": None}, {"name": "evaluate-lisp", "arguments": []},
     {"name": "evaluate-lisp", "arguments": "(+ 1 2)"}, {"name": "evaluate-lisp", "arguments": 7},
-], ids=["no params", "empty", "no name", "null name", "number name", "null arguments", "array arguments", "string arguments",
-        "number arguments"])
+], ids=["no params", "empty", "no name", "null name", "number name", "null arguments", "array arguments",
+        "string arguments", "number arguments"])
 def test_a_call_of_the_wrong_shape_is_a_protocol_error(client, revision, params):
     client.open(revision)
     assert client.error("tools/call", params)["code"] == -32602
@@ -97,7 +98,8 @@ def test_a_call_of_the_wrong_shape_is_a_protocol_error(client, revision, params)
     (None, "code"), ({}, "code"), ({"code": None}, "code"), ({"code": 7}, "code"), ({"code": ["(+ 1 2)"]}, "code"),
     ({"code": "(+ 1 2)", "package": 7}, "package"), ({"package": "CL-USER"}, "code"),
     ({"code": "(+ 1 2)", "no-such-argument": 1}, "no-such-argument"),
-], ids=["missing arguments", "empty", "null code", "number code", "array code", "number package", "only package", "unknown"])
+], ids=["missing arguments", "empty", "null code", "number code", "array code", "number package", "only package",
+        "unknown"])
 def test_arguments_that_do_not_fit_are_reported_as_the_revision_wants(client, revision, arguments, named):
     client.open(revision)
     answer = client.call("evaluate-lisp", arguments)
@@ -144,8 +146,8 @@ def test_a_result_has_the_fields_that_its_revision_knows_and_no_others(client, r
 
 
 @pytest.mark.parametrize("revision", [r for r in ALL_REVISIONS if mcpschema.knows_structured_content(r)])
-@pytest.mark.parametrize("code", ["(+ 1 2)", "(values)", "", "(progn (print 1) (warn \"w\") (values 1 2))", "(car 42)", "(foo", "(error \"x\")",
-                                  "(ext:quit 3)"])
+@pytest.mark.parametrize("code", ["(+ 1 2)", "(values)", "", "(progn (print 1) (warn \"w\") (values 1 2))", "(car 42)",
+                                  "(foo", "(error \"x\")", "(ext:quit 3)"])
 def test_structured_content_fits_the_tools_output_schema(client, revision, code):
     client.open(revision)
     schema = evaluate_lisp(client)["outputSchema"]

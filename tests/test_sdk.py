@@ -1,4 +1,4 @@
-"""The official SDK clients from npm drive the real shim: tests/sdk/ has the conversation, each of its steps is a test."""
+"""The official SDK clients from npm drive the real shim: tests/sdk/ has the conversation, each step is a test."""
 
 import functools
 import pathlib
@@ -18,12 +18,13 @@ CLIENTS = {
     "v2 probing": ["v2.mjs", "auto"],
     "v2 stateless": ["v2.mjs", "2026-07-28"],
 }
-STEPS = ["connect", "list tools", "evaluate", "error", "unknown tool", "structured content", "text beyond ASCII", "progress",
-         "cancel", "close", "no complaints"]
+STEPS = ["connect", "list tools", "evaluate", "error", "unknown tool", "structured content", "text beyond ASCII",
+         "progress", "cancel", "close", "no complaints"]
 
 
 def node_major():
-    return int(subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout[1:].split(".")[0])
+    version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(version[1:].split(".")[0])
 
 
 @functools.lru_cache(maxsize=None)
@@ -40,8 +41,9 @@ def installed():
     stamp, wanted = PLACE / "installed", (SOURCES / "package-lock.json").read_text() + f"\nnode {own_node}\n"
     if not stamp.exists() or stamp.read_text() != wanted:
         stamp.unlink(missing_ok=True)
-        done = subprocess.run(["npm", "ci", *([] if own_node else ["--omit=optional"])], cwd=PLACE, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False)
+        done = subprocess.run(["npm", "ci", *([] if own_node else ["--omit=optional"])], cwd=PLACE, timeout=300,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False)
         if done.returncode != 0:
             pytest.fail(f"npm ci failed:\n{done.stdout[-3000:]}", pytrace=False)
         stamp.write_text(wanted)
@@ -58,8 +60,8 @@ def conversation(name):
         runtime.ready()
         done = subprocess.run(
             [shutil.which(node) or node, str(PLACE / script), str(BUILD_DIR / "cl-mcp-shim"), *arguments], cwd=PLACE,
-            env=runtime.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=4 * PATIENCE, check=False)
+            env=runtime.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=4 * PATIENCE, check=False)
     steps = {}
     for line in done.stdout.splitlines():
         verdict, _, rest = line.partition("ok ")

@@ -25,9 +25,8 @@ function textOf(result) {
   return result.content.map((block) => block.text).join("\n");
 }
 
-/*
- * peer: {client, connect(), call(params, options), agreed(), transport}; agreed() throws unless the revision is the wanted one.
- */
+// peer: {client, transport, connect(), call(params, options), agreed()}; agreed() throws unless the revision is the
+// wanted one.
 export async function converse(peer) {
   const { client, transport } = peer;
   const evaluate = (code, options, more = {}) =>

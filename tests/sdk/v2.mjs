@@ -1,5 +1,5 @@
-// The v2 SDK, in the mode that the second argument names: "legacy" shakes hands, "auto" probes and chooses 2026-07-28, any other is the
-// one revision that it will speak.
+// The v2 SDK, in the mode that the second argument names: "legacy" shakes hands, "auto" probes and chooses 2026-07-28,
+// any other is the one revision that it will speak.
 
 import assert from "node:assert/strict";
 

@@ -1,0 +1,107 @@
+"""Sessions without a process, and a store that cannot be written: everything is answered, and mended by itself."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from harness import wait_until
+from link_driver import frame
+
+
+def state_directory(runtime):
+    return runtime.directory / "state" / "cl-mcpd"
+
+
+# Sessions
+
+
+def test_a_named_session_comes_back_after_a_shutdown_and_says_what_is_gone(own_runtime):
+    with own_runtime.client("--session", "work") as client:
+        client.open().evaluate("(defvar *mine* 1)")
+        session = client.evaluate("*mine*").structured["session"]
+    own_runtime.control("shutdown")
+    with own_runtime.client("--session", "work") as client:
+        back = client.open().evaluate("(boundp '*mine*)")
+        assert back.structured["session"] == session and back.structured["values"] == ["NIL"]
+        assert "SESSION-RESTARTED" in back.text and "gone" in back.text
+        assert client.evaluate("(+ 1 2)").text == "=> 3"
+
+
+def test_a_client_that_lives_through_a_shutdown_is_told_that_its_session_began_anew(own_runtime):
+    client = own_runtime.client().open()
+    session = client.evaluate("(defvar *mine* 1)").structured["session"]
+    own_runtime.control("shutdown")
+    back = client.evaluate("(boundp '*mine*)")
+    assert back.structured["session"] == session and "SESSION-RESTARTED" in back.text
+
+
+@pytest.mark.parametrize("name, kind", [("session-20200101-000000-0000", "SESSION-NOT-FOUND"),
+                                        ("nobody-has-this-name", "SESSION-NOT-FOUND"),
+                                        ("session-1", "INVALID-SESSION-ID"), ("", "INVALID-SESSION-ID")])
+def test_a_session_that_is_not_there_is_a_clear_error(lisp, name, kind):
+    answer = lisp.evaluate("(+ 1 2)", session=name)
+    assert answer.is_error and answer.text.startswith(f"[ERROR] {kind}\n") and "Leave `session` out" in answer.text
+    assert lisp.evaluate("(+ 1 2)").text == "=> 3"
+
+
+def test_a_zygote_that_dies_while_it_spawns_costs_a_pause_and_no_answer(own_runtime):
+    own_runtime.ready()
+    zygote = own_runtime.status()["zygote"]["pid"]
+    os.kill(zygote, signal.SIGSTOP)
+    client = own_runtime.client().open()
+    request = client.start_evaluation("(+ 1 2)")
+    wait_until(lambda: own_runtime.status()["sessions"][0]["state"] == "waiting", "the spawn was asked for")
+    os.kill(zygote, signal.SIGKILL)
+    assert client.evaluation(request).text == "=> 3"
+
+
+def test_a_connection_that_replaces_an_older_one_takes_its_conversation_over(runtime):
+    hello = {"version": 1, "nonce": os.urandom(16), "lines_read": 0, "lines_settled": 0, "directory": "/"}
+    runtime.ready()
+    with socket.socket(socket.AF_UNIX) as old, socket.socket(socket.AF_UNIX) as new:
+        for link in (old, new):
+            link.settimeout(10)
+            link.connect(runtime.environment["CL_MCPD_SOCKET"])
+            link.sendall(frame("H", **hello) + frame("E"))
+            assert link.recv(4096)[4:5] == b"W"
+        new.sendall(frame("L", line=1, text=b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))
+        assert b'"result":{}' in new.recv(4096)
+        assert old.recv(4096) == b""
+
+
+# The store
+
+
+def test_a_state_directory_that_others_can_enter_is_refused_until_it_is_mended(own_runtime):
+    state_directory(own_runtime).mkdir(parents=True)
+    state_directory(own_runtime).chmod(0o755)
+    client = own_runtime.client().open()
+    refused = client.evaluate("(+ 1 2)")
+    assert refused.is_error and refused.text.startswith("[ERROR] STORAGE-FAILED\n") and "0700" in refused.text
+    state_directory(own_runtime).chmod(0o700)
+    wait_until(lambda: client.evaluate("(+ 1 2)").text == "=> 3", "evaluation works again")
+
+
+def test_a_full_disk_refuses_evaluations_and_is_forgotten_when_there_is_room_again(own_runtime):
+    state = state_directory(own_runtime)
+    state.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs", state],
+                             capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        client = own_runtime.client().open()
+        assert client.evaluate("(defvar *kept* 42)").text == "=> *KEPT*"
+        with open(state / "filler", "wb", buffering=0) as filler, pytest.raises(OSError):
+            while True:
+                filler.write(bytes(4096))
+        wait_until(lambda: client.evaluate('(format nil "~1000d" 1)').text.startswith("[ERROR] STORAGE-FAILED\n"),
+                   "the full disk is noticed")
+        (state / "filler").unlink()
+        wait_until(lambda: client.evaluate("*kept*").text == "=> 42", "evaluation works again")
+        own_runtime.control("shutdown")
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
