@@ -27,6 +27,13 @@ static inline char *new_text(const char *text)
 	return text ? must(strdup(text)) : NULL;
 }
 
+/* value may be NULL, and must not be *text itself. */
+static inline void replace_text(char **text, const char *value)
+{
+	free(*text);
+	*text = new_text(value);
+}
+
 static inline void *new_copy(const void *data, size_t length)
 {
 	char *copy = must(malloc(length + 1));

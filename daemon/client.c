@@ -20,12 +20,14 @@
 /* Neither is one with so much unanswered; large, because what cancels the first of them may stand behind the others. */
 #define REQUESTS_MAX 20000
 #define REQUEST_BYTES_MAX (64u << 20)
+#define SESSION_NAME_MAX 256
 
 struct client {
 	LIST_ENTRY(client) next;
 	struct server *server;
 	struct peer *peer;
 	struct conversation *conversation; /* NULL before its hello */
+	bool recalling;                    /* the store is asked what a former daemon agreed on */
 	struct frame_builder builder;
 };
 
@@ -35,7 +37,7 @@ static bool is_full(const struct client *client)
 {
 	const struct conversation *conversation = client->conversation;
 
-	return peer_backlog(client->peer) > BACKLOG_MAX ||
+	return client->recalling || peer_backlog(client->peer) > BACKLOG_MAX ||
 		(conversation &&
 			(conversation->request_count > REQUESTS_MAX ||
 				conversation->request_bytes > REQUEST_BYTES_MAX));
@@ -160,17 +162,26 @@ static bool read_hello(struct frame *frame, struct hello *hello)
 		else if (field.tag == LINK_TAG_DIRECTORY && !hello->directory)
 			hello->directory = field_text(&field, PATH_MAX);
 		else if (field.tag == LINK_TAG_SESSION && !hello->session)
-			hello->session = field_text(&field, 256);
+			good = (hello->session = field_text(&field, SESSION_NAME_MAX)) != NULL;
 	}
 	return good && status == FRAME_INCOMPLETE;
 }
+
+/* What a lookup in the store is about; the conversation may be gone when it comes back. */
+struct recall {
+	struct server *server;
+	uint8_t nonce[LINK_NONCE_SIZE];
+};
 
 /* The shim has spoken with a former daemon: what it agreed on there holds on. */
 static void on_conversation_found(
 	void *context, bool found, const char *revision, uint64_t initialize_line, const char *session)
 {
-	struct conversation *conversation = context;
+	struct recall *recall = context;
+	struct conversation *conversation = conversation_find(recall->server, recall->nonce);
 
+	if (!conversation)
+		return;
 	if (found) {
 		conversation->initialize_line = initialize_line;
 		if (revision)
@@ -179,8 +190,22 @@ static void on_conversation_found(
 			conversation->session = new_text(session);
 		conversation->saved = true;
 	}
-	if (conversation->client)
-		peer_resume(((struct client *)conversation->client)->peer);
+	if (conversation->client) {
+		struct client *client = conversation->client;
+		client->recalling = false;
+		peer_resume(client->peer);
+	}
+}
+
+static void recall_conversation(struct client *client)
+{
+	struct recall *recall = new_zeroed(sizeof(*recall));
+
+	recall->server = client->server;
+	memcpy(recall->nonce, client->conversation->nonce, LINK_NONCE_SIZE);
+	client->recalling = true;
+	peer_pause(client->peer);
+	store_find_conversation(client->server->store, recall->nonce, on_conversation_found, recall);
 }
 
 static void join_conversation(struct client *client, struct hello *hello)
@@ -206,11 +231,8 @@ static void join_conversation(struct client *client, struct hello *hello)
 	if (hello->lines_read > conversation->lines_seen)
 		conversation->lines_seen = hello->lines_read;
 	send_welcome(client);
-	if (!conversation->recalled && hello->lines_read > 0) {
-		peer_pause(client->peer);
-		store_find_conversation(
-			client->server->store, conversation->nonce, on_conversation_found, conversation);
-	}
+	if (!conversation->recalled && hello->lines_read > 0)
+		recall_conversation(client);
 	conversation->recalled = true;
 }
 
@@ -219,7 +241,7 @@ static void take_hello(struct client *client, struct frame *frame)
 	struct hello hello;
 
 	if (!read_hello(frame, &hello) || !hello.nonce)
-		refuse(client, "The shim's hello makes no sense.");
+		refuse(client, "The shim's hello makes no sense; a session's name may have 256 bytes.");
 	else if (hello.version != LINK_VERSION)
 		refuse(client,
 			"This daemon (" PACKAGE_VERSION

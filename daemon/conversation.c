@@ -95,9 +95,19 @@ void conversation_detach(struct conversation *conversation)
 	release_if_over(conversation);
 }
 
+static unsigned hash(const char *id)
+{
+	unsigned value = 5381;
+
+	for (; *id; id++)
+		value = value * 33 + (unsigned char)*id;
+	return value % CONVERSATION_BUCKETS;
+}
+
 void conversation_add(struct conversation *conversation, struct request *request)
 {
 	TAILQ_INSERT_TAIL(&conversation->requests, request, next);
+	LIST_INSERT_HEAD(&conversation->by_id[hash(request->id)], request, same_hash);
 	conversation->request_count++;
 	conversation->request_bytes += request->size;
 }
@@ -105,6 +115,7 @@ void conversation_add(struct conversation *conversation, struct request *request
 void conversation_remove(struct conversation *conversation, struct request *request)
 {
 	TAILQ_REMOVE(&conversation->requests, request, next);
+	LIST_REMOVE(request, same_hash);
 	conversation->request_count--;
 	conversation->request_bytes -= request->size;
 	release_if_over(conversation);
@@ -114,6 +125,12 @@ struct request *conversation_by_id(struct conversation *conversation, const char
 {
 	struct request *request;
 
+	LIST_FOREACH(request, &conversation->by_id[hash(id)], same_hash)
+	if (strcmp(request->id, id) == 0)
+		return request;
+	if (id[0] != '"')
+		return NULL;
+	/* The same string can be written with escapes or without. */
 	TAILQ_FOREACH(request, &conversation->requests, next)
 	if (rpc_id_equal(request->id, id))
 		return request;

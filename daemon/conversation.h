@@ -21,6 +21,9 @@ struct conversation_outlet {
 	bool (*congested)(void *client);
 };
 
+/* A client may cancel thousands of requests that it has pipelined, one by one. */
+#define CONVERSATION_BUCKETS 256
+
 struct conversation {
 	LIST_ENTRY(conversation) next;
 	struct server *server;
@@ -40,6 +43,7 @@ struct conversation {
 	bool answers_stored;           /* the store holds answers that a settlement would free */
 	size_t lookups;                /* requests that wait to hear whether the store has their answer */
 	struct request_list requests;
+	struct request_bucket by_id[CONVERSATION_BUCKETS];
 	size_t request_count;
 	size_t request_bytes; /* of their lines */
 	struct event *expiry; /* runs while nobody is connected */

@@ -44,13 +44,6 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 		conversation->session = new_text(session->id);
 	if (!origin->revision->stateless && !conversation->agreed)
 		conversation->agreed = origin->revision;
-	evaluation->request = conversation_by_line(conversation, origin->line, origin->item);
-	if (!evaluation->request) {
-		evaluation->request = request_new(conversation, origin->line, origin->item, origin->id, 0);
-		evaluation->request->revision = origin->revision;
-		evaluation->request->progress_token = new_text(origin->progress_token);
-	}
-	evaluation->request->session = session;
 	memcpy(evaluation->nonce, origin->nonce, LINK_NONCE_SIZE);
 	evaluation->line = origin->line;
 	evaluation->item = origin->item;
@@ -59,6 +52,18 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 		evaluation->code = new_copy(origin->code, origin->code_length);
 		evaluation->code_length = origin->code_length;
 	}
+	evaluation->request = conversation_by_line(conversation, origin->line, origin->item);
+	if (evaluation->request && evaluation->request->evaluation) {
+		evaluation->request = NULL; /* another evaluation will answer it */
+		return evaluation;
+	}
+	if (!evaluation->request) {
+		evaluation->request = request_new(conversation, origin->line, origin->item, origin->id, 0);
+		evaluation->request->revision = origin->revision;
+		evaluation->request->progress_token = new_text(origin->progress_token);
+	}
+	evaluation->request->session = session;
+	evaluation->request->evaluation = evaluation;
 	return evaluation;
 }
 

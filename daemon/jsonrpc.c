@@ -282,7 +282,7 @@ bool rpc_id_equal(const char *one, const char *other)
 {
 	if (strcmp(one, other) == 0)
 		return true;
-	if (one[0] != '"' || other[0] != '"')
+	if (one[0] != '"' || other[0] != '"' || !(strchr(one, '\\') || strchr(other, '\\')))
 		return false;
 	struct json_object *first = json_tokener_parse(one), *second = json_tokener_parse(other);
 	bool equal = first && second && json_object_equal(first, second);

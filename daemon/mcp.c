@@ -38,7 +38,9 @@ static void on_agreed(void *context, enum store_status status)
 	struct request *request = context;
 	struct json_object *result = json_object_new_object();
 
-	(void)status; /* a full disk is no reason to turn the client away */
+	/* A full disk is no reason to turn the client away; the store tries again as soon as it can. */
+	if (status != STORE_DONE)
+		conversation_save(request->conversation, NULL, NULL);
 	json_object_object_add(result, "protocolVersion", json_object_new_string(request->conversation->agreed->name));
 	json_object_object_add(result, "capabilities", capabilities());
 	json_object_object_add(result, "serverInfo", server_identity());

@@ -29,10 +29,10 @@ static void request_free(struct request *request)
 {
 	struct conversation *conversation = request->conversation;
 
+	conversation_remove(conversation, request);
 	json_object_put(request->message);
 	free(request->id);
 	free(request->progress_token);
-	conversation_remove(conversation, request);
 	free(request);
 }
 

@@ -14,6 +14,7 @@
 #include <sys/queue.h>
 
 struct conversation;
+struct evaluation;
 struct session;
 
 /* The answers to a line that held several requests; the line is answered when the last of them is. */
@@ -25,6 +26,7 @@ struct batch {
 
 struct request {
 	TAILQ_ENTRY(request) next;
+	LIST_ENTRY(request) same_hash; /* in its conversation's index by id */
 	struct conversation *conversation;
 	uint64_t line;
 	uint32_t item; /* position in its batch, 0 outside of one */
@@ -36,9 +38,11 @@ struct request {
 	struct json_object *params;      /* within message */
 	char *progress_token;            /* JSON text; NULL if no progress is wanted */
 	struct session *session;         /* that evaluates for it, NULL otherwise */
+	struct evaluation *evaluation;   /* in that session */
 	bool unwanted;                   /* cancelled before it could begin */
 };
 TAILQ_HEAD(request_list, request);
+LIST_HEAD(request_bucket, request);
 
 /* size is that of its line, for what the client may have open at once. */
 struct request *request_new(

@@ -16,9 +16,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/random.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static const struct timeval tick_time = {1, 0};
@@ -39,22 +37,6 @@ static void advance(struct session *session);
 
 /* ---- the table */
 
-bool session_id_valid(const char *id)
-{
-	static const char pattern[] = "session-########-######-XXXX";
-
-	if (strlen(id) != WORKLINK_SESSION_ID_LENGTH)
-		return false;
-	for (size_t i = 0; i < WORKLINK_SESSION_ID_LENGTH; i++) {
-		bool digit = id[i] >= '0' && id[i] <= '9';
-		if (pattern[i] == '#'               ? !digit
-				: pattern[i] == 'X' ? !(digit || (id[i] >= 'A' && id[i] <= 'F'))
-						    : id[i] != pattern[i])
-			return false;
-	}
-	return true;
-}
-
 struct session *session_find(struct server *server, const char *id_or_name)
 {
 	struct session *session;
@@ -63,25 +45,6 @@ struct session *session_find(struct server *server, const char *id_or_name)
 	if (strcmp(session->id, id_or_name) == 0 || (session->name && strcmp(session->name, id_or_name) == 0))
 		return session;
 	return NULL;
-}
-
-static void draw_id(char id[static WORKLINK_SESSION_ID_LENGTH + 1])
-{
-	time_t now = time(NULL);
-	struct tm local;
-	uint16_t suffix;
-
-	if (getrandom(&suffix, sizeof(suffix), 0) != sizeof(suffix))
-		abort();
-	localtime_r(&now, &local);
-	size_t used = strftime(id, WORKLINK_SESSION_ID_LENGTH + 1, "session-%Y%m%d-%H%M%S", &local);
-	snprintf(id + used, WORKLINK_SESSION_ID_LENGTH + 1 - used, "-%04X", suffix);
-}
-
-static void set_text(char **text, const char *value)
-{
-	free(*text);
-	*text = new_text(value);
 }
 
 /* ---- progress */
@@ -104,7 +67,7 @@ static void start_tick(struct session *session, const struct evaluation *evaluat
 
 /* ---- evaluations */
 
-static void refuse_all(struct session *session, const char *type, const char *why)
+void session_refuse_all(struct session *session, const char *type, const char *why)
 {
 	struct evaluation *evaluation;
 
@@ -116,7 +79,7 @@ static void refuse_all(struct session *session, const char *type, const char *wh
 	}
 }
 
-static void spawn(struct session *session)
+void session_spawn(struct session *session)
 {
 	session->state = SESSION_WAITING;
 	zygote_spawn(
@@ -149,17 +112,31 @@ static void send_first(struct session *session)
 	start_tick(session, evaluation);
 }
 
-/* Does what the state allows for the first evaluation in the queue. */
+/* The first evaluation whose client reads its answers; one that does not must not hold up the others. */
+static struct evaluation *first_wanted(struct session *session)
+{
+	struct evaluation *evaluation;
+
+	TAILQ_FOREACH(evaluation, &session->evaluations, next)
+	if (!conversation_congested(evaluation->request->conversation))
+		return evaluation;
+	return NULL;
+}
+
+/* Does what the state allows for the queue. */
 static void advance(struct session *session)
 {
-	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
+	struct evaluation *evaluation;
 
-	if (!evaluation)
+	if (TAILQ_EMPTY(&session->evaluations))
 		return;
-	if (session->state == SESSION_EMPTY)
-		spawn(session);
-	else if (session->state == SESSION_READY && !conversation_congested(evaluation->request->conversation))
+	if (session->state == SESSION_EMPTY) {
+		session_spawn(session);
+	} else if (session->state == SESSION_READY && (evaluation = first_wanted(session))) {
+		TAILQ_REMOVE(&session->evaluations, evaluation, next);
+		TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
 		send_first(session);
+	}
 }
 
 void session_advance_all(struct server *server)
@@ -176,6 +153,7 @@ void session_evaluate(struct session *session, struct request *request, const ch
 	struct evaluation *evaluation = evaluation_new(request, package, code, code_length, time_limit_ms);
 
 	request->session = session;
+	request->evaluation = evaluation;
 	TAILQ_INSERT_TAIL(&session->evaluations, evaluation, next);
 	advance(session);
 }
@@ -190,7 +168,7 @@ void session_cancel(struct session *session, struct request *request)
 	if (!evaluation)
 		return;
 	evaluation_withdraw(evaluation, session->server->store);
-	if (session->state == SESSION_RUNNING && evaluation == TAILQ_FIRST(&session->evaluations)) {
+	if (evaluation->seq > 0) { /* it has been sent */
 		worker_cancel(session->worker, evaluation->seq);
 		event_del(session->tick);
 		return;
@@ -231,14 +209,17 @@ void session_stored(struct session *session, uint64_t seq)
 /* ---- what the worker says */
 
 static void note_adopted(struct session *session, uint64_t count);
+static void lose_worker(struct session *session);
 
 static void adopt_running(struct session *session, const struct worker_hello *hello)
 {
 	struct origin origin;
 
 	session->state = SESSION_RUNNING;
+	session->stranger = 0;
 	if (!origin_decode(hello->origin, hello->origin_length, &origin)) {
 		log_warning("%s: an evaluation runs for nobody we know", session->id);
+		session->stranger = hello->running_seq;
 		return;
 	}
 	struct evaluation *evaluation = evaluation_adopt(session->server, session, &origin);
@@ -259,6 +240,7 @@ static void on_hello(void *context, const struct worker_hello *hello)
 	if (hello->running_seq)
 		adopt_running(session, hello);
 	log_debug("%s: process %" PRIu64 " is ready", session->id, hello->pid);
+	session->kept = hello->kept;
 	if (session->adopting > 0)
 		session->adopting += hello->kept;
 	note_adopted(session, 1);
@@ -294,7 +276,7 @@ static void add_epitaph(struct session *session, struct result *result)
 	memmove(warnings->items + 1, warnings->items, warnings->count * sizeof(*warnings->items));
 	warnings->items[0] = (struct result_text){new_text(line), strlen(line)};
 	warnings->count++;
-	set_text(&session->epitaph, NULL);
+	replace_text(&session->epitaph, NULL);
 }
 
 static void on_result(void *context, struct result *result)
@@ -303,18 +285,24 @@ static void on_result(void *context, struct result *result)
 	struct evaluation *first = TAILQ_FIRST(&session->evaluations);
 
 	if (result->package.length > 0)
-		set_text(&session->package, result->package.data);
-	if (first && first->seq == result->seq && session->state == SESSION_RUNNING) {
+		replace_text(&session->package, result->package.data);
+	if (session->state == SESSION_RUNNING && first && first->seq == result->seq) {
 		if (session->epitaph)
 			add_epitaph(session, result);
 		session->state = SESSION_READY;
 		finish_first(session, result);
-	} else {
+	} else if (session->state == SESSION_RUNNING && session->stranger == result->seq) {
+		worker_forget(session->worker, result->seq);
+		session->state = SESSION_READY;
+	} else if (session->kept > 0) {
+		session->kept--;
 		take_kept_result(session, result);
-		if (session->state == SESSION_RUNNING && !(first && first->seq))
-			session->state = SESSION_READY; /* it ran for nobody we know */
+		note_adopted(session, 1);
+	} else {
+		log_error("%s: its process reports an evaluation that nobody asked for", session->id);
+		lose_worker(session);
+		return;
 	}
-	note_adopted(session, 1);
 	advance(session);
 }
 
@@ -331,7 +319,7 @@ static void on_fatal(void *context, const char *text)
 {
 	struct session *session = context;
 
-	set_text(&session->obituary, text);
+	replace_text(&session->obituary, text);
 }
 
 /* ---- the end of a worker */
@@ -346,7 +334,7 @@ static void bury(struct session *session)
 	session->reaped = false;
 	log_warning("%s: %s", session->id, session->obituary);
 	session->state = SESSION_EMPTY;
-	set_text(&session->package, NULL);
+	replace_text(&session->package, NULL);
 	if (first && first->seq > 0) {
 		snprintf(message, sizeof(message),
 			"%s The evaluation was not completed and will not be repeated. What was defined in this session is gone; "
@@ -356,9 +344,9 @@ static void bury(struct session *session)
 		finish_first(session, &result);
 		result_free(&result);
 	} else {
-		set_text(&session->epitaph, session->obituary);
+		replace_text(&session->epitaph, session->obituary);
 	}
-	set_text(&session->obituary, NULL);
+	replace_text(&session->obituary, NULL);
 	advance(session);
 }
 
@@ -369,15 +357,12 @@ static void on_patience(evutil_socket_t fd, short what, void *context)
 	(void)fd;
 	(void)what;
 	if (!session->obituary)
-		set_text(&session->obituary, "The Lisp process ended in an unknown way.");
+		replace_text(&session->obituary, "The Lisp process ended in an unknown way.");
 	bury(session);
 }
 
-static void on_gone(void *context, const char *reason)
+static void lose_worker(struct session *session)
 {
-	struct session *session = context;
-
-	log_debug("%s: the connection to its process is lost: %s", session->id, reason);
 	worker_close(session->worker);
 	session->worker = NULL;
 	zygote_kill(session->server->zygote, session->id); /* if it is not dead, it is of no use */
@@ -388,6 +373,14 @@ static void on_gone(void *context, const char *reason)
 	else
 		event_add(session->patience, &patience_time);
 	note_adopted(session, session->adopting);
+}
+
+static void on_gone(void *context, const char *reason)
+{
+	struct session *session = context;
+
+	log_debug("%s: the connection to its process is lost: %s", session->id, reason);
+	lose_worker(session);
 }
 
 void session_died(struct server *server, const char *id, int status)
@@ -403,7 +396,7 @@ void session_died(struct server *server, const char *id, int status)
 	else
 		snprintf(sentence, sizeof(sentence), "The Lisp process left with status %d.", WEXITSTATUS(status));
 	if (!session->obituary) /* what the process said itself tells more */
-		set_text(&session->obituary, sentence);
+		replace_text(&session->obituary, sentence);
 	if (session->state == SESSION_DYING)
 		bury(session);
 	else
@@ -421,7 +414,7 @@ static const struct worker_handler worker_handler = {
 /* ---- the beginning of a worker */
 
 /* False if nobody listens there. */
-static bool dial(struct session *session)
+bool session_dial(struct session *session)
 {
 	char path[PATHS_SOCKET_SIZE];
 
@@ -437,10 +430,10 @@ void session_spawned(struct server *server, const char *id)
 {
 	struct session *session = session_find(server, id);
 
-	if (!session || session->state != SESSION_WAITING || dial(session))
+	if (!session || session->state != SESSION_WAITING || session_dial(session))
 		return;
 	session->state = SESSION_EMPTY;
-	refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
+	session_refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
 }
 
 void session_ask_again(struct server *server)
@@ -449,8 +442,8 @@ void session_ask_again(struct server *server)
 
 	/* A worker that was made but not announced any more is there all the same. */
 	LIST_FOREACH(session, &server->sessions, next)
-	if (session->state == SESSION_WAITING && !dial(session))
-		spawn(session);
+	if (session->state == SESSION_WAITING && !session_dial(session))
+		session_spawn(session);
 }
 
 void session_refused(struct server *server, const char *id, const char *why)
@@ -462,10 +455,10 @@ void session_refused(struct server *server, const char *id, const char *why)
 		return;
 	session->state = SESSION_EMPTY;
 	snprintf(message, sizeof(message), "No process could be started for the session: %s.", why);
-	refuse_all(session, "SESSION-UNAVAILABLE", message);
+	session_refuse_all(session, "SESSION-UNAVAILABLE", message);
 }
 
-static struct session *make(struct server *server)
+struct session *session_make(struct server *server)
 {
 	struct session *session = new_zeroed(sizeof(*session));
 
@@ -478,7 +471,7 @@ static struct session *make(struct server *server)
 	return session;
 }
 
-static void release(struct session *session)
+void session_release(struct session *session)
 {
 	struct evaluation *evaluation;
 
@@ -500,133 +493,17 @@ static void release(struct session *session)
 	free(session);
 }
 
-static void change_id(struct session *session, const char *id)
+void session_hand_over(struct session *from, struct session *to)
 {
-	conversation_follow_session(session->server, session->id, id);
-	memcpy(session->id, id, sizeof(session->id));
-}
+	struct evaluation *evaluation;
 
-/* It never came to be. */
-static void abandon(struct session *session, const char *type, const char *why)
-{
-	conversation_follow_session(session->server, session->id, NULL);
-	refuse_all(session, type, why);
-	release(session);
-}
-
-static void add_row(struct session *session);
-
-static void on_row_added(void *context, enum store_status status)
-{
-	struct session *session = context;
-	const char *problem = store_problem(session->server->store);
-	char id[sizeof(session->id)], message[640];
-
-	if (status == STORE_EXISTS) {
-		draw_id(id);
-		change_id(session, id);
-		add_row(session);
-	} else if (status == STORE_FAILED) {
-		snprintf(message, sizeof(message), "The session cannot be kept: %s.", problem ? problem : "unknown");
-		abandon(session, "STORAGE-FAILED", message);
-	} else {
-		spawn(session);
+	while ((evaluation = TAILQ_FIRST(&from->evaluations))) {
+		TAILQ_REMOVE(&from->evaluations, evaluation, next);
+		evaluation->request->session = to;
+		TAILQ_INSERT_TAIL(&to->evaluations, evaluation, next);
 	}
-}
-
-static void add_row(struct session *session)
-{
-	struct store_session row = {
-		.id = session->id,
-		.name = session->name,
-		.directory = session->directory,
-		.owner = geteuid(),
-		.created_at = store_universal_time(),
-	};
-
-	store_add_session(session->server->store, &row, on_row_added, session);
-}
-
-struct session *session_new(struct server *server, const char *directory)
-{
-	struct session *session = make(server);
-
-	draw_id(session->id);
-	session->directory = new_text(directory);
-	session->state = SESSION_CREATING;
-	add_row(session);
-	return session;
-}
-
-/* ---- sessions that have no process any more */
-
-static void on_row_recalled(void *context, const struct store_found_session *found)
-{
-	struct session *session = context;
-	char message[256];
-
-	if (found && session_id_valid(found->id)) {
-		change_id(session, found->id);
-		set_text(&session->name, found->name);
-		set_text(&session->directory, found->directory);
-		session->last_seq = found->last_seq;
-		set_text(&session->epitaph, "The session's Lisp process had ended.");
-		spawn(session);
-	} else if (session->name && session->may_be_new) {
-		add_row(session);
-	} else {
-		snprintf(message, sizeof(message),
-			"No session \"%.64s\". Leave `session` out to use this connection's own.",
-			session->name ? session->name : session->id);
-		abandon(session, "SESSION-NOT-FOUND", message);
-	}
-}
-
-struct session *session_open(struct server *server, const char *id_or_name, const char *directory)
-{
-	struct session *session = session_find(server, id_or_name);
-
-	if (session)
-		return session;
-	session = make(server);
-	if (session_id_valid(id_or_name)) {
-		memcpy(session->id, id_or_name, sizeof(session->id));
-	} else {
-		draw_id(session->id);
-		session->name = new_text(id_or_name);
-		session->may_be_new = directory != NULL;
-	}
-	session->directory = new_text(directory ? directory : "/");
-	session->state = SESSION_CREATING;
-	store_find_session(server->store, id_or_name, geteuid(), on_row_recalled, session);
-	return session;
-}
-
-/* ---- workers of a former daemon */
-
-static void on_row_found(void *context, const struct store_found_session *found)
-{
-	struct session *session = context;
-
-	if (!found)
-		return;
-	set_text(&session->name, found->name);
-	set_text(&session->directory, found->directory);
-}
-
-bool session_adopt(struct server *server, const char *id)
-{
-	struct session *session = make(server);
-
-	memcpy(session->id, id, sizeof(session->id));
-	set_text(&session->directory, "/");
-	session->adopting = 1;
-	if (!dial(session)) {
-		release(session);
-		return false;
-	}
-	store_find_session(server->store, id, geteuid(), on_row_found, session);
-	return true;
+	session_release(from);
+	advance(to);
 }
 
 static void note_adopted(struct session *session, uint64_t count)
@@ -667,5 +544,5 @@ void session_free_all(struct server *server)
 	struct session *session;
 
 	while ((session = LIST_FIRST(&server->sessions)))
-		release(session);
+		session_release(session);
 }

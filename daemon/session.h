@@ -19,6 +19,7 @@
 
 #include "request.h"
 #include "server.h"
+#include "sessionid.h"
 #include "worklink.h"
 
 enum session_state {
@@ -38,6 +39,7 @@ struct session {
 	struct server *server;
 	char id[WORKLINK_SESSION_ID_LENGTH + 1];
 	char *name;      /* NULL if it has none */
+	unsigned draws;  /* ids that were taken already */
 	bool may_be_new; /* if the store does not know its name */
 	char *directory;
 	enum session_state state;
@@ -53,6 +55,8 @@ struct session {
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
 	uint64_t stored_seq;                /* results up to this one are safe; the worker is told by `forget` */
 	struct event *forget;
+	uint64_t kept;          /* results that follow the hello and are not here yet */
+	uint64_t stranger;      /* a running evaluation of which we only know the seq */
 	struct event *tick;     /* each second while an evaluation with a progress token runs */
 	struct event *patience; /* in state DYING */
 };
@@ -66,7 +70,6 @@ struct session *session_new(struct server *server, const char *directory);
 struct session *session_open(struct server *server, const char *id_or_name, const char *directory);
 /* By id or name; NULL if none is in the table. */
 struct session *session_find(struct server *server, const char *id_or_name);
-bool session_id_valid(const char *id);
 
 /* The code (not necessarily NUL-terminated) and package are copied. */
 void session_evaluate(struct session *session, struct request *request, const char *package, const char *code,
@@ -88,6 +91,17 @@ void session_refused(struct server *server, const char *id, const char *why);
 /* The zygote is gone, perhaps with what it was asked for. */
 void session_ask_again(struct server *server);
 void session_died(struct server *server, const char *id, int status);
+
+/* Steps that opening.c takes: an entry in the table, and what leads to a process. */
+struct session *session_make(struct server *server);
+void session_release(struct session *session);
+void session_spawn(struct session *session);
+/* False if nobody listens there. */
+bool session_dial(struct session *session);
+/* What waits in one passes to the other, and the first is no more. */
+void session_hand_over(struct session *from, struct session *to);
+/* Answers all that wait with an error. */
+void session_refuse_all(struct session *session, const char *type, const char *why);
 
 struct json_object *session_status(const struct session *session);
 /* Tells all workers to leave. */

@@ -517,5 +517,6 @@ void store_find_conversation(struct store *store, const uint8_t nonce[static LIN
 	job->deliver = deliver_conversation;
 	job->done.conversation = done;
 	job->context = context;
+	job->owns_context = true;
 	enqueue(store, job);
 }

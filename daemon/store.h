@@ -88,6 +88,7 @@ void store_save_conversation(struct store *store, const uint8_t nonce[static LIN
 	uint64_t initialize_line, const char *session, store_status_callback done, void *context);
 void store_forget_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE]);
 
+/* The context was allocated for this call: the store frees it. */
 typedef void (*store_conversation_callback)(
 	void *context, bool found, const char *revision, uint64_t initialize_line, const char *session);
 void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],

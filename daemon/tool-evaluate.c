@@ -11,12 +11,34 @@
 
 /* Generous, but it ends a loop whose client is gone. */
 #define DEFAULT_TIMEOUT_SECONDS 300
+#define TIMEOUT_SECONDS_MAX 1e9
 
-static const char *text_argument(struct json_object *arguments, const char *name)
+/* False if the argument holds a NUL, which no name does. */
+static bool text_argument(struct json_object *arguments, const char *name, const char **text)
 {
 	struct json_object *value;
 
-	return json_object_object_get_ex(arguments, name, &value) ? json_object_get_string(value) : NULL;
+	*text = NULL;
+	if (!json_object_object_get_ex(arguments, name, &value))
+		return true;
+	*text = json_object_get_string(value);
+	return strlen(*text) == (size_t)json_object_get_string_len(value);
+}
+
+/* Milliseconds; false if it is no time. */
+static bool time_argument(struct json_object *arguments, uint64_t *milliseconds)
+{
+	struct json_object *value;
+	double seconds = DEFAULT_TIMEOUT_SECONDS;
+
+	if (json_object_object_get_ex(arguments, "timeout", &value))
+		seconds = json_object_get_double(value);
+	if (!(seconds >= 0 && seconds <= TIMEOUT_SECONDS_MAX))
+		return false;
+	*milliseconds = (uint64_t)(seconds * 1000);
+	if (seconds > 0 && *milliseconds == 0)
+		*milliseconds = 1; /* 0 means no limit */
+	return true;
 }
 
 /* The session of that id or name; NULL if there can be none, and the request is then answered. */
@@ -53,11 +75,18 @@ static struct session *default_session(struct server *server, struct request *re
 
 void tool_evaluate(struct server *server, struct request *request, struct json_object *arguments)
 {
-	struct conversation *conversation = request->conversation;
-	struct json_object *code = json_object_object_get(arguments, "code"), *timeout;
-	const char *name = text_argument(arguments, "session");
-	double seconds = DEFAULT_TIMEOUT_SECONDS;
+	struct json_object *code = json_object_object_get(arguments, "code");
+	const char *name, *package;
+	uint64_t time_limit_ms;
 
+	if (!text_argument(arguments, "session", &name) || !text_argument(arguments, "package", &package)) {
+		tools_refuse_arguments(request, "Arguments session and package must not hold a NUL");
+		return;
+	}
+	if (!time_argument(arguments, &time_limit_ms)) {
+		tools_refuse_arguments(request, "Argument timeout must be a number of seconds from 0 to 1000000000");
+		return;
+	}
 	if (store_problem(server->store)) {
 		tools_fail(request, "STORAGE-FAILED",
 			"Nothing is evaluated while transcripts cannot be kept: %s. Running sessions are untouched; try "
@@ -65,17 +94,11 @@ void tool_evaluate(struct server *server, struct request *request, struct json_o
 			store_problem(server->store));
 		return;
 	}
-	if (json_object_object_get_ex(arguments, "timeout", &timeout))
-		seconds = json_object_get_double(timeout);
-	if (!(seconds >= 0 && seconds <= 1e9)) {
-		tools_fail(request, "INVALID-ARGUMENTS", "Argument timeout must be a number of seconds from 0 to 1e9.");
-		return;
-	}
 	struct session *session = name ? named_session(server, request, name, NULL) : default_session(server, request);
 	if (!session)
 		return;
-	if (!conversation->saved)
-		conversation_save(conversation, NULL, NULL);
-	session_evaluate(session, request, text_argument(arguments, "package"), json_object_get_string(code),
-		(size_t)json_object_get_string_len(code), (uint64_t)(seconds * 1000));
+	if (!request->conversation->saved)
+		conversation_save(request->conversation, NULL, NULL);
+	session_evaluate(session, request, package, json_object_get_string(code),
+		(size_t)json_object_get_string_len(code), time_limit_ms);
 }

@@ -98,7 +98,7 @@ static bool find_problem(struct json_object *schema, struct json_object *argumen
 	return false;
 }
 
-static void refuse_arguments(struct request *request, const char *problem)
+void tools_refuse_arguments(struct request *request, const char *problem)
 {
 	if (request->revision->argument_results)
 		tools_fail(request, "INVALID-ARGUMENTS", "%s.", problem);
@@ -136,7 +136,7 @@ void tools_call(struct server *server, struct request *request)
 	if (!arguments)
 		arguments = none;
 	if (find_problem(json_object_object_get(definitions[i], "inputSchema"), arguments, problem, sizeof(problem)))
-		refuse_arguments(request, problem);
+		tools_refuse_arguments(request, problem);
 	else
 		tools[i].call(server, request, arguments);
 	json_object_put(none);

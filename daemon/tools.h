@@ -27,6 +27,8 @@ void tools_call(struct server *server, struct request *request);
 
 /* A tool's result in the revision's form. */
 struct json_object *tools_result(const struct request *request, const struct report *report);
+/* Ends the request because an argument is wrong, in the revision's form; the problem ends without a full stop. */
+void tools_refuse_arguments(struct request *request, const char *problem);
 /* Ends the request with a result that is an error: "[ERROR] TYPE", then the message. */
 void tools_fail(struct request *request, const char *type, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

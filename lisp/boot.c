@@ -107,6 +107,10 @@ void boot_lisp(char *program)
 	limits_init();
 	backtrace_init();
 	evaluate_text("(cl-mcp-runtime::prepare)");
+#ifdef HAVE_STRUCT_ECL_PROCESS_START_STOP_LOCK
+	/* An ECL that guards threads by the system's mutexes does not survive a cancel while it makes one. */
+	evaluate_text("(cl-mcp-runtime::protect-threads)");
+#endif
 	si_gc(1, ECL_T);
 }
 

@@ -80,7 +80,9 @@ static void die_of(int signal, const siginfo_t *info, const void *context, const
 	const char *what = signal == SIGBUS ? "Bus error" : "Segmentation fault";
 	Dl_info symbol;
 
-	if (dladdr(counter, &symbol) && symbol.dli_sname)
+	if (info->si_code <= 0)
+		snprintf(report, sizeof(report), "%s: the signal was sent by process %d.", what, (int)info->si_pid);
+	else if (dladdr(counter, &symbol) && symbol.dli_sname)
 		snprintf(report, sizeof(report), "%s%s at address %p in %s.", what, where, info->si_addr,
 			symbol.dli_sname);
 	else

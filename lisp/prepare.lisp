@@ -29,6 +29,26 @@ its memory twice."
   (let ((si:*ignore-package-locks* t))
     (si:fset 'close #'close-uninterrupted)))
 
+;;; Making threads, where ECL has to be protected from cancels meanwhile: see boot.c
+
+(defvar *original-enable* (fdefinition 'mp:process-enable))
+
+(defun enable-uninterrupted (process)
+  "In place of MP:PROCESS-ENABLE: stopped half-way, it would free what it has not made yet."
+  (mp:without-interrupts (funcall *original-enable* process)))
+
+(defun run-uninterrupted (name function &rest arguments)
+  "In place of MP:PROCESS-RUN-FUNCTION, which calls ECL's own MP:PROCESS-ENABLE."
+  (let ((process (if (consp name) (apply #'mp:make-process name) (mp:make-process :name name))))
+    (apply #'mp:process-preset process function arguments)
+    (enable-uninterrupted process)))
+
+(defun protect-threads ()
+  "Called by the host, once, where it is needed."
+  (let ((si:*ignore-package-locks* t))
+    (si:fset 'mp:process-enable #'enable-uninterrupted)
+    (si:fset 'mp:process-run-function #'run-uninterrupted)))
+
 (defun warm-up ()
   "Fill the caches of generic functions once, for all sessions."
   (let ((condition (make-condition 'simple-error :format-control "warm ~A" :format-arguments '(up))))

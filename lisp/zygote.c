@@ -77,9 +77,11 @@ static void disconnect(void)
 static void say(struct frame_builder *frame)
 {
 	frame_end(frame);
-	if (zygote.connection >= 0 &&
-		send(zygote.connection, frame->data, frame->length, MSG_DONTWAIT | MSG_NOSIGNAL) !=
-			(ssize_t)frame->length)
+	ssize_t sent = zygote.connection < 0
+		? (ssize_t)frame->length
+		: send(zygote.connection, frame->data, frame->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* One that has left may have said something before: reading will tell, and find the end. */
+	if (sent != (ssize_t)frame->length && !(sent < 0 && (errno == EPIPE || errno == ECONNRESET)))
 		disconnect();
 	frame_builder_free(frame);
 }
@@ -465,5 +467,5 @@ int zygote_run(const struct zygote_options *options)
 	end_workers();
 	if (paths_beside(options->runtime_directory, WORKLINK_ZYGOTE_SOCKET, path) == 0)
 		unlink(path);
-	return 0;
+	_exit(0); /* not by way of ECL's and the collector's handlers: nobody waits for what they would do */
 }

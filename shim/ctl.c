@@ -125,12 +125,12 @@ static void print_sessions(json_object *sessions)
 
 	printf("sessions  %zu\n", count);
 	if (count)
-		printf("  %-28s  %-12s %8s  %s\n", "id", "state", "pid", "directory");
+		printf("  %-28s  %-12s %8s  %-12s  %s\n", "id", "state", "pid", "name", "directory");
 	for (size_t i = 0; i < count; i++) {
 		json_object *session = json_object_array_get_idx(sessions, i);
 
-		printf("  %-28s  %-12s %8s  %s\n", text_of(session, "id"), text_of(session, "state"),
-			text_of(session, "pid"), text_of(session, "directory"));
+		printf("  %-28s  %-12s %8s  %-12s  %s\n", text_of(session, "id"), text_of(session, "state"),
+			text_of(session, "pid"), text_of(session, "name"), text_of(session, "directory"));
 	}
 }
 

@@ -426,7 +426,7 @@ int repl_run(const char *session)
 			read_from_terminal(&repl);
 			status = repl.lost ? 1 : 0;
 			if (repl.session)
-				printf("To come back: cl-mcpctl repl --session %s\n", repl.session);
+				printf("To come back: %s repl --session %s\n", program_invocation_name, repl.session);
 		} else {
 			read_from_stdin(&repl);
 			status = repl.last_erred ? 1 : 0;

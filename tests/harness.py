@@ -89,6 +89,14 @@ def processes_of(directory):
     return found
 
 
+def fate(pid):
+    """What a process that should have ended does instead: its state, where it waits, its threads, its parent."""
+    with contextlib.suppress(OSError):
+        status = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+        yield from (line for line in status if line.startswith(("State:", "PPid:", "Threads:", "SigPnd:", "ShdPnd:")))
+        yield pathlib.Path(f"/proc/{pid}/wchan").read_text()
+
+
 def kilobytes(pid, field, file="smaps_rollup"):
     """A figure such as Pss (smaps_rollup) or VmRSS (status) of a process."""
     for line in pathlib.Path(f"/proc/{pid}/{file}").read_text().splitlines():
@@ -174,7 +182,7 @@ class Runtime:
             self._signal_daemon_and_zygote()
         left = self._wait_for_end()
         if left:
-            problems.append(f"processes left over: {left}")
+            problems.append(f"processes left over: { {pid: [left[pid], *fate(pid)] for pid in left} }")
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

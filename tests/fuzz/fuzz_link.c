@@ -136,9 +136,24 @@ static struct tally read_as_shim(const uint8_t *data, size_t size, size_t piece)
 	return tally;
 }
 
+/* A frame that is announced and never comes makes both sides reserve its whole length, up to FRAME_MAX: true, but slow.
+ */
+static bool announces_too_much(const uint8_t *data, size_t size)
+{
+	struct frame frame;
+	size_t frame_size;
+	enum frame_status status;
+
+	while ((status = frame_open(data, size, &frame, &frame_size)) == FRAME_READY) {
+		data += frame_size;
+		size -= frame_size;
+	}
+	return status == FRAME_INCOMPLETE && frame_size > 65536;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (size < 1 || size > 16384)
+	if (size < 1 || size > 16384 || announces_too_much(data + 1, size - 1))
 		return -1;
 	size_t piece = data[0] ? data[0] : size;
 	struct tally daemon = read_as_daemon(data + 1, size - 1, piece);

@@ -1,0 +1,147 @@
+/*
+ * opening.c - how a session comes to be: new, found in the store by id or name, or adopted with its process.
+ */
+#include "alloc.h"
+#include "conversation.h"
+#include "session.h"
+#include "store.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* Ids clash when two sessions are made in one second and draw the same of 65,536 suffixes. */
+#define DRAWS_MAX 20
+
+static void change_id(struct session *session, const char *id)
+{
+	conversation_follow_session(session->server, session->id, id);
+	memcpy(session->id, id, sizeof(session->id));
+}
+
+/* It never came to be. */
+static void abandon(struct session *session, const char *type, const char *why)
+{
+	conversation_follow_session(session->server, session->id, NULL);
+	session_refuse_all(session, type, why);
+	session_release(session);
+}
+
+static void add_row(struct session *session);
+
+static void on_row_added(void *context, enum store_status status)
+{
+	struct session *session = context;
+	const char *problem = store_problem(session->server->store);
+	char id[sizeof(session->id)], message[640];
+
+	if (status == STORE_EXISTS && session->draws++ < DRAWS_MAX) {
+		session_id_draw(id);
+		change_id(session, id);
+		add_row(session);
+	} else if (status != STORE_DONE) {
+		snprintf(message, sizeof(message), "The session cannot be kept: %s.", problem ? problem : "unknown");
+		abandon(session, "STORAGE-FAILED", message);
+	} else {
+		session_spawn(session);
+	}
+}
+
+static void add_row(struct session *session)
+{
+	struct store_session row = {
+		.id = session->id,
+		.name = session->name,
+		.directory = session->directory,
+		.owner = geteuid(),
+		.created_at = store_universal_time(),
+	};
+
+	store_add_session(session->server->store, &row, on_row_added, session);
+}
+
+struct session *session_new(struct server *server, const char *directory)
+{
+	struct session *session = session_make(server);
+
+	session_id_draw(session->id);
+	session->directory = new_text(directory);
+	session->state = SESSION_CREATING;
+	add_row(session);
+	return session;
+}
+
+/* ---- sessions that have no process any more */
+
+static void on_row_recalled(void *context, const struct store_found_session *found)
+{
+	struct session *session = context;
+	char message[256];
+
+	struct session *existing = found ? session_find(session->server, found->id) : NULL;
+	if (existing && existing != session) {
+		/* It was there all the time, under a name that was not known yet. */
+		conversation_follow_session(session->server, session->id, existing->id);
+		session_hand_over(session, existing);
+	} else if (found && session_id_valid(found->id)) {
+		change_id(session, found->id);
+		replace_text(&session->name, found->name);
+		replace_text(&session->directory, found->directory);
+		session->last_seq = found->last_seq;
+		replace_text(&session->epitaph, "The session's Lisp process had ended.");
+		session_spawn(session);
+	} else if (session->name && session->may_be_new) {
+		add_row(session);
+	} else {
+		snprintf(message, sizeof(message),
+			"No session \"%.64s\". Leave `session` out to use this connection's own.",
+			session->name ? session->name : session->id);
+		abandon(session, "SESSION-NOT-FOUND", message);
+	}
+}
+
+struct session *session_open(struct server *server, const char *id_or_name, const char *directory)
+{
+	struct session *session = session_find(server, id_or_name);
+
+	if (session)
+		return session;
+	session = session_make(server);
+	if (session_id_valid(id_or_name)) {
+		memcpy(session->id, id_or_name, sizeof(session->id));
+	} else {
+		session_id_draw(session->id);
+		session->name = new_text(id_or_name);
+		session->may_be_new = directory != NULL;
+	}
+	session->directory = new_text(directory ? directory : "/");
+	session->state = SESSION_CREATING;
+	store_find_session(server->store, id_or_name, geteuid(), on_row_recalled, session);
+	return session;
+}
+
+/* ---- workers of a former daemon */
+
+static void on_row_found(void *context, const struct store_found_session *found)
+{
+	struct session *session = context;
+
+	if (!found)
+		return;
+	replace_text(&session->name, found->name);
+	replace_text(&session->directory, found->directory);
+}
+
+bool session_adopt(struct server *server, const char *id)
+{
+	struct session *session = session_make(server);
+
+	memcpy(session->id, id, sizeof(session->id));
+	replace_text(&session->directory, "/");
+	session->adopting = 1;
+	if (!session_dial(session)) {
+		session_release(session);
+		return false;
+	}
+	store_find_session(server->store, id, geteuid(), on_row_found, session);
+	return true;
+}
