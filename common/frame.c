@@ -120,8 +120,11 @@ char *field_text(const struct field *field, size_t limit)
 {
 	if (field->length > limit || memchr(field->data, '\0', field->length))
 		return NULL;
-	char *text = strndup((const char *)field->data, field->length);
+	char *text = malloc(field->length + 1);
 	if (!text)
 		abort();
+	if (field->length)
+		memcpy(text, field->data, field->length);
+	text[field->length] = '\0';
 	return text;
 }

@@ -377,7 +377,7 @@ static struct pollfd *poll_set(void)
 	static struct pollfd *set;
 	static size_t capacity;
 
-	if (capacity < FIRST_WORKER + zygote.worker_count) {
+	if (!set || capacity < FIRST_WORKER + zygote.worker_count) {
 		capacity = FIRST_WORKER + zygote.worker_count + 16;
 		set = realloc(set, capacity * sizeof(*set));
 		if (!set)

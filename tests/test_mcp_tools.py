@@ -98,8 +98,13 @@ def test_a_call_of_the_wrong_shape_is_a_protocol_error(client, revision, params)
     (None, "code"), ({}, "code"), ({"code": None}, "code"), ({"code": 7}, "code"), ({"code": ["(+ 1 2)"]}, "code"),
     ({"code": "(+ 1 2)", "package": 7}, "package"), ({"package": "CL-USER"}, "code"),
     ({"code": "(+ 1 2)", "no-such-argument": 1}, "no-such-argument"),
+    ({"code": "(+ 1 2)", "timeout": -1}, "timeout"),
+    ({"code": "(+ 1 2)", "timeout": 1e10}, "timeout"),
+    ({"code": "(+ 1 2)", "timeout": "1"}, "timeout"),
+    ({"code": "(+ 1 2)", "package": "CL\0X"}, "package"),
 ], ids=["missing arguments", "empty", "null code", "number code", "array code", "number package", "only package",
-        "unknown"])
+        "unknown", "negative timeout", "endless timeout", "text timeout",
+        "package with a NUL"])
 def test_arguments_that_do_not_fit_are_reported_as_the_revision_wants(client, revision, arguments, named):
     client.open(revision)
     answer = client.call("evaluate-lisp", arguments)
