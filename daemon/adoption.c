@@ -4,6 +4,7 @@
 #include "adoption.h"
 
 #include "alloc.h"
+#include "clock.h"
 #include "log.h"
 #include "paths.h"
 #include "server.h"
@@ -40,7 +41,7 @@ static void end(struct server *server)
 
 	if (server->adoption->found > 0)
 		log_info("%zu sessions adopted in %d ms", server->adoption->found,
-			(int)(server_clock_ms() - server->adoption->started_ms));
+			(int)(clock_ms() - server->adoption->started_ms));
 	adoption_abandon(server);
 	done(server);
 }
@@ -86,7 +87,7 @@ void adoption_start(struct server *server, void (*done)(struct server *server))
 	server->adoption = new_zeroed(sizeof(*server->adoption));
 	server->adoption->open = 1;
 	server->adoption->done = done;
-	server->adoption->started_ms = server_clock_ms();
+	server->adoption->started_ms = clock_ms();
 	server->adoption->timeout = must(evtimer_new(server->base, on_silence, server));
 	event_add(server->adoption->timeout, &silence_time);
 	while (directory && (entry = readdir(directory)))

@@ -21,6 +21,8 @@
 #define REQUESTS_MAX 20000
 #define REQUEST_BYTES_MAX (64u << 20)
 #define SESSION_NAME_MAX 256
+/* The store forgets settled answers so many lines at a time. */
+#define SETTLE_STEP 64
 
 struct client {
 	LIST_ENTRY(client) next;
@@ -257,7 +259,7 @@ static void take_hello(struct client *client, struct frame *frame)
 
 static void note_settled(struct conversation *conversation, uint64_t line)
 {
-	if (line <= conversation->lines_settled || !conversation->answers_stored)
+	if (line < conversation->lines_settled + SETTLE_STEP || !conversation->answers_stored)
 		return;
 	conversation->lines_settled = line;
 	conversation->answers_stored = false;

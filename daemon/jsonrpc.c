@@ -70,25 +70,49 @@ static bool skip_number(const char *text, size_t length, size_t *at)
 	return true;
 }
 
+static bool skip_word(const char *text, size_t length, size_t *at)
+{
+	static const char *const words[] = {"true", "false", "null"};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+		size_t size = strlen(words[i]);
+		if (length - *at >= size && memcmp(text + *at, words[i], size) == 0) {
+			*at += size;
+			return true;
+		}
+	}
+	return false;
+}
+
 /*
- * json-c lets pass what JSON forbids: 'single quotes', NaN, control characters in strings, 01 and 1. for numbers. This
- * looks at the single tokens; how they fit together json-c checks itself.
+ * json-c lets pass what JSON forbids: 'single quotes', NaN, control characters in strings, 01 and 1. for numbers, a
+ * comma before a closing bracket. (Its strict mode forbids some of that, and in version 0.18 every letter beyond ASCII,
+ * too.) This looks at the single tokens; how they fit together json-c checks itself.
  */
 static bool has_plain_tokens(const char *text, size_t length)
 {
+	char previous = '\0';
+
 	for (size_t at = 0; at < length;) {
 		char c = text[at];
-		if (c == '"') {
-			if (!skip_string(text, length, &at))
-				return false;
-		} else if (c == '-' || (c >= '0' && c <= '9')) {
-			if (!skip_number(text, length, &at))
-				return false;
-		} else if (c != '\0' && strchr(" \t\r{}[]:,truefalsn", c)) {
+		bool good = true;
+		if (c == ' ' || c == '\t' || c == '\r') {
 			at++;
-		} else {
-			return false;
+			continue;
 		}
+		if (c == '"')
+			good = skip_string(text, length, &at);
+		else if (c == '-' || (c >= '0' && c <= '9'))
+			good = skip_number(text, length, &at);
+		else if (c >= 'a' && c <= 'z')
+			good = skip_word(text, length, &at);
+		else if (c != '\0' && strchr("{}[]:,", c))
+			at++;
+		else
+			good = false;
+		if (!good || (previous == ',' && (c == '}' || c == ']')))
+			return false;
+		previous = c;
 	}
 	return true;
 }
@@ -101,7 +125,6 @@ static const char *parse_json(const char *text, size_t length, struct json_objec
 	if (!has_plain_tokens(text, length))
 		return "The message is not valid JSON";
 	struct json_tokener *tokener = must(json_tokener_new_ex(NESTING_MAX));
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT);
 	*value = json_tokener_parse_ex(tokener, text, (int)length);
 	enum json_tokener_error status = json_tokener_get_error(tokener);
 	size_t used = json_tokener_get_parse_end(tokener);

@@ -6,6 +6,7 @@
 #include "adoption.h"
 #include "alloc.h"
 #include "client.h"
+#include "clock.h"
 #include "listener.h"
 #include "log.h"
 #include "paths.h"
@@ -159,7 +160,7 @@ static void serve(struct server *server)
 int main(int argc, char **argv)
 {
 	struct options options = parse_options(argc, argv);
-	struct server server = {.started_ms = server_clock_ms()};
+	struct server server = {.started_ms = clock_ms()};
 	char socket_path[PATHS_SOCKET_SIZE], directory[PATHS_SOCKET_SIZE], problem[512];
 
 	umask(077);

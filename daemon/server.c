@@ -6,19 +6,11 @@
 
 #include "alloc.h"
 #include "client.h"
+#include "clock.h"
 #include "session.h"
 #include "zygote.h"
 
-#include <time.h>
 #include <unistd.h>
-
-uint64_t server_clock_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 struct json_object *server_identity(void)
 {
@@ -48,8 +40,7 @@ struct json_object *server_status(struct server *server)
 
 	json_object_object_add(status, "version", json_object_new_string(PACKAGE_VERSION));
 	json_object_object_add(status, "pid", json_object_new_int64(getpid()));
-	json_object_object_add(
-		status, "uptimeMs", json_object_new_int64((int64_t)(server_clock_ms() - server->started_ms)));
+	json_object_object_add(status, "uptimeMs", json_object_new_int64((int64_t)(clock_ms() - server->started_ms)));
 	json_object_object_add(status, "clients", json_object_new_int64((int64_t)server->client_count));
 	json_object_object_add(status, "zygote", zygote_status(server->zygote));
 	LIST_FOREACH(session, &server->sessions, next)

@@ -31,9 +31,6 @@ struct server {
 	struct adoption *adoption; /* NULL when it is over */
 };
 
-/* Milliseconds on a clock that never jumps. */
-uint64_t server_clock_ms(void);
-
 /* {"name":..., "version":...} */
 struct json_object *server_identity(void);
 /* Adds what every result of the stateless revisions carries. */

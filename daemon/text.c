@@ -8,10 +8,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Most answers fit, so that they grow no further. */
+#define SMALLEST 1024
+
 void text_add(struct text *text, const void *data, size_t length)
 {
 	if (text->length + length + 1 > text->capacity) {
-		text->capacity = (text->length + length + 1) * 2;
+		text->capacity = text->length + length < SMALLEST ? SMALLEST : (text->length + length + 1) * 2;
 		text->data = must(realloc(text->data, text->capacity));
 	}
 	if (length)

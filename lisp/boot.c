@@ -10,6 +10,7 @@
 
 #include <ecl/ecl.h>
 #include <gc/gc.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +86,21 @@ static void evaluate_text(const char *text)
 	cl_eval(ecl_read_from_cstring(text));
 }
 
+#ifdef HAVE_STRUCT_ECL_PROCESS_START_STOP_LOCK
+/*
+ * Newer versions of ECL guard their threads by the system's mutexes and read pipes through stdio. They do not survive a
+ * cancel while they make a thread; and one that stops the main thread inside of stdio leaves a file locked, which
+ * nobody but the main thread can close then. So garbage is finalized there alone.
+ */
+static pthread_t main_thread;
+
+static void on_garbage(void)
+{
+	if (pthread_equal(pthread_self(), main_thread))
+		GC_invoke_finalizers();
+}
+#endif
+
 void boot_lisp(char *program)
 {
 	char *arguments[] = {program, NULL};
@@ -108,8 +124,10 @@ void boot_lisp(char *program)
 	backtrace_init();
 	evaluate_text("(cl-mcp-runtime::prepare)");
 #ifdef HAVE_STRUCT_ECL_PROCESS_START_STOP_LOCK
-	/* An ECL that guards threads by the system's mutexes does not survive a cancel while it makes one. */
 	evaluate_text("(cl-mcp-runtime::protect-threads)");
+	main_thread = pthread_self();
+	GC_set_finalizer_notifier(on_garbage);
+	GC_set_finalize_on_demand(1);
 #endif
 	si_gc(1, ECL_T);
 }

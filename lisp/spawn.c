@@ -35,35 +35,41 @@ static void let_go(int keep)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Forks a worker that keeps theirs; ours is handed out, or closed if the fork fails. */
+static pid_t fork_worker(const struct worker_birth *birth, int theirs, int ours, int *handed_out)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		let_go(theirs);
+		worker_main(birth);
+	}
+	int error = errno;
+	close(theirs);
+	if (pid < 0) {
+		close(ours);
+		return -error;
+	}
+	*handed_out = ours;
+	return pid;
+}
+
 pid_t spawn_worker(const struct spawn_order *order, int *ready)
 {
 	int ends[2];
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
 		return -errno;
-	pid_t pid = fork();
-	if (pid == 0) {
-		struct worker_birth birth = {
-			.session = order->session,
-			.runtime_directory = order->runtime_directory,
-			.directory = order->directory,
-			.incarnation = order->incarnation,
-			.last_seq = order->last_seq,
-			.connection = -1,
-			.ready = ends[1],
-		};
-
-		let_go(ends[1]);
-		worker_main(&birth);
-	}
-	int error = errno;
-	close(ends[1]);
-	if (pid < 0) {
-		close(ends[0]);
-		return -error;
-	}
-	*ready = ends[0];
-	return pid;
+	struct worker_birth birth = {
+		.session = order->session,
+		.runtime_directory = order->runtime_directory,
+		.directory = order->directory,
+		.incarnation = order->incarnation,
+		.last_seq = order->last_seq,
+		.connection = -1,
+		.ready = ends[1],
+	};
+	return fork_worker(&birth, ends[1], ends[0], ready);
 }
 
 pid_t spawn_connected(int *connection)
@@ -72,25 +78,12 @@ pid_t spawn_connected(int *connection)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
-	pid_t pid = fork();
-	if (pid == 0) {
-		struct worker_birth birth = {
-			.session = UNNAMED_SESSION,
-			.directory = "/",
-			.incarnation = 1,
-			.connection = ends[1],
-			.ready = -1,
-		};
-
-		let_go(ends[1]);
-		worker_main(&birth);
-	}
-	int error = errno;
-	close(ends[1]);
-	if (pid < 0) {
-		close(ends[0]);
-		return -error;
-	}
-	*connection = ends[0];
-	return pid;
+	struct worker_birth birth = {
+		.session = UNNAMED_SESSION,
+		.directory = "/",
+		.incarnation = 1,
+		.connection = ends[1],
+		.ready = -1,
+	};
+	return fork_worker(&birth, ends[1], ends[0], connection);
 }

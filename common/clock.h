@@ -1,5 +1,5 @@
 /*
- * clock.h - the one clock for deadlines and durations.
+ * clock.h - the one clock for deadlines and durations: it only goes forward, and asking it is no system call.
  */
 #ifndef CLOCK_H
 #define CLOCK_H
@@ -13,6 +13,11 @@ static inline uint64_t clock_microseconds(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static inline uint64_t clock_ms(void)
+{
+	return clock_microseconds() / 1000;
 }
 
 #endif
