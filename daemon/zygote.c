@@ -15,7 +15,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <sys/queue.h>
 #include <sys/wait.h>
@@ -42,6 +41,7 @@ struct zygote {
 	struct peer *peer;
 	struct event *timer; /* to connect, or to start it again */
 	int tries;
+	pid_t launched; /* the one that we have started, until it speaks for itself; else 0 */
 	uint64_t pid;
 	uint64_t boot_ms;
 	char *lisp;
@@ -125,8 +125,12 @@ void zygote_kill(struct zygote *zygote, const char *session_id)
 void zygote_end(struct zygote *zygote)
 {
 	event_del(zygote->timer);
-	if (!zygote->peer)
+	if (!zygote->peer) {
+		/* One that we have just started, and that cannot be spoken to yet. */
+		if (zygote->launched)
+			kill(zygote->launched, SIGTERM);
 		return;
+	}
 	frame_begin(&zygote->builder, ZYGOTE_QUIT);
 	frame_end(&zygote->builder);
 	peer_send(zygote->peer, &zygote->builder);
@@ -189,6 +193,7 @@ static void free_report(struct report_fields *report)
 static void take_ready(struct zygote *zygote, struct report_fields *report)
 {
 	zygote->state = ZYGOTE_UP;
+	zygote->launched = 0;
 	zygote->pid = report->pid;
 	zygote->boot_ms = report->boot_ms;
 	free(zygote->lisp);
@@ -245,36 +250,50 @@ static const struct peer_handler peer_handler = {.frame = on_frame, .gone = on_g
 
 /* ---- starting */
 
-/*
- * The zygote must not be our child: it outlives us, and its signals and descriptors are not ours. A shell's way to do
- * that in one step is setsid --fork; ours is a child that forks again and leaves.
- */
-static bool launch(const char *program, const char *directory)
+static void become_zygote(const char *program, const char *directory)
 {
 	char log_path[PATH_MAX];
-	int status;
-	pid_t child = fork();
+	sigset_t none;
 
-	if (child < 0)
-		return false;
-	if (child > 0)
-		return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-	setsid();
-	child = fork();
-	if (child != 0)
-		_exit(child < 0);
 	snprintf(log_path, sizeof(log_path), "%s/log", directory);
 	int null = open("/dev/null", O_RDWR), log = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0600);
 	dup2(null, STDIN_FILENO);
 	dup2(log >= 0 ? log : null, STDOUT_FILENO);
 	dup2(log >= 0 ? log : null, STDERR_FILENO);
 	close_range(3, ~0u, 0);
-	sigset_t none;
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
 	execl(program, program, directory, (char *)NULL);
 	_exit(127);
+}
+
+/*
+ * The zygote must not be our child: it outlives us, and its signals and descriptors are not ours. So a child of ours
+ * forks again, tells the pid and leaves. 0 if it could not be started.
+ */
+static pid_t launch(const char *program, const char *directory)
+{
+	pid_t pid = 0;
+	int ends[2], status;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return 0;
+	pid_t child = fork();
+	if (child == 0) {
+		setsid();
+		pid = fork();
+		if (pid == 0)
+			become_zygote(program, directory);
+		_exit(pid < 0 || write(ends[1], &pid, sizeof(pid)) != sizeof(pid));
+	}
+	close(ends[1]);
+	if (child < 0 || read(ends[0], &pid, sizeof(pid)) != sizeof(pid))
+		pid = 0;
+	close(ends[0]);
+	if (child > 0)
+		waitpid(child, &status, 0);
+	return pid;
 }
 
 static void start(struct zygote *zygote)
@@ -286,7 +305,8 @@ static void start(struct zygote *zygote)
 		refuse_waiting(zygote, "the program cl-mcp-worker was not found; install cl-mcp-server again");
 		return;
 	}
-	if (!launch(program, zygote->server->runtime_directory)) {
+	zygote->launched = launch(program, zygote->server->runtime_directory);
+	if (!zygote->launched) {
 		log_error("the zygote could not be started: %s", strerror(errno));
 		refuse_waiting(zygote, "the Lisp process could not be started");
 		event_add(zygote->timer, &restart_interval);
