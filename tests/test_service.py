@@ -355,3 +355,9 @@ def test_ten_idle_sessions_are_cheap(own_runtime):
           f"daemon {kilobytes(status['pid'], 'Pss')} kB, shim {kilobytes(clients[0].process.pid, 'Pss')} kB, "
           f"zygote boot {status['zygote']['bootMs']} ms")
     assert sum(each) < 60_000
+
+
+def test_the_shim_links_nothing_but_libc():
+    listing = subprocess.run(["readelf", "-d", BUILD_DIR / "cl-mcp-shim"], capture_output=True, text=True, check=True)
+    needed = {line.partition("[")[2].rstrip("]") for line in listing.stdout.splitlines() if "(NEEDED)" in line}
+    assert {name for name in needed if not name.startswith(("libasan", "libubsan"))} == {"libc.so.6"}
