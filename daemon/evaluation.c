@@ -16,6 +16,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* Of the last line of output in a progress message, in bytes. */
+#define LAST_LINE_MAX 300
+
 struct evaluation *evaluation_new(
 	struct request *request, const char *package, const char *code, size_t code_length, uint64_t time_limit_ms)
 {
@@ -151,10 +154,23 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 	report_free(&report);
 }
 
+/* How much of the line is shown: whole characters. */
+static int shown_length(const char *line)
+{
+	size_t length = strlen(line);
+
+	if (length <= LAST_LINE_MAX)
+		return (int)length;
+	for (length = LAST_LINE_MAX; length > 0 && ((unsigned char)line[length] & 0xC0) == 0x80;)
+		length--;
+	return (int)length;
+}
+
 void evaluation_progress(struct evaluation *evaluation, uint64_t elapsed_us, uint64_t lines, const char *last_line)
 {
 	double seconds = (double)elapsed_us / 1e6;
-	char message[512];
+	const char *line = last_line ? last_line : "";
+	char message[LAST_LINE_MAX + 128];
 
 	/* Progress must rise; a clock that does not is no progress. */
 	if (!evaluation->request || seconds <= evaluation->last_progress)
@@ -163,7 +179,7 @@ void evaluation_progress(struct evaluation *evaluation, uint64_t elapsed_us, uin
 	if (lines == 0)
 		snprintf(message, sizeof(message), "%.0f s", seconds);
 	else
-		snprintf(message, sizeof(message), "%.0f s, %" PRIu64 " line%s of output: %.300s", seconds, lines,
-			lines == 1 ? "" : "s", last_line ? last_line : "");
+		snprintf(message, sizeof(message), "%.0f s, %" PRIu64 " line%s of output: %.*s", seconds, lines,
+			lines == 1 ? "" : "s", shown_length(line), line);
 	request_progress(evaluation->request, seconds, message);
 }

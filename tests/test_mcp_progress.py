@@ -268,3 +268,10 @@ def test_evaluations_of_one_session_run_in_the_order_in_which_they_came(lisp):
     for request in requests:
         lisp.evaluation(request)
     assert lisp.evaluate("(equal (reverse *list*) (loop for i below 50 collect i))").text == "=> T"
+
+
+def test_a_last_line_of_invalid_bytes_is_cut_between_characters(lisp):
+    line = "a" + r"\\377" * 190  # a third more bytes than are shown, once they are characters
+    request = lisp.start_evaluation(f"""(progn (ext:system "printf '{line}\\\\n'") (sleep 1.5))""", token="cut")
+    assert lisp.evaluation(request).is_error is False
+    assert "a\ufffd\ufffd" in str(lisp.progress("cut")[0])

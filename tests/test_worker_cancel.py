@@ -134,13 +134,13 @@ def test_output_before_a_cancel_is_not_lost(worker):
     assert worker.result().stdout == b"before\n"
 
 
-@pytest.mark.parametrize("code", ["(mp:without-interrupts (loop))",
-                                  "(block nil (tagbody a (unwind-protect (loop) (go a))))"])
+@pytest.mark.parametrize("code", ["(mp:without-interrupts (terpri) (loop))",
+                                  "(block nil (tagbody a (unwind-protect (progn (terpri) (loop)) (go a))))"])
 def test_what_cannot_be_stopped_is_killed_after_the_grace_period(zygote, code):
     worker = zygote.spawn()
     child = worker.spawn_sleeper()
     seq = worker.begin(code)
-    worker.wait_until_running()
+    wait_for(lambda: worker.peek().lines >= 1)  # it is inside
     started = time.monotonic()
     worker.cancel()
     result = worker.result()
