@@ -18,7 +18,7 @@ def no_id(message, revision):
 
 LEGAL_IDS = ["0", "-1", '""', '"1"', "1", str(2**53 - 1), str(-(2**53 - 1)), str(2**63), str(10**30), '"0"', '"null"',
              '"session-\\u00e9\\ud83d\\ude00"', '"quote \\" backslash \\\\ slash \\/ tab \\t nul \\u0000 end"',
-             '"' + "x" * 4000 + '"']
+             '"' + "x" * 5000 + '"']
 
 
 @pytest.mark.parametrize("revision", ALL_REVISIONS)
