@@ -70,6 +70,17 @@ bool utf8_valid(const void *text, size_t length)
 	return true;
 }
 
+size_t utf8_whole_characters(const void *text, size_t length)
+{
+	const uint8_t *bytes = text;
+	uint32_t code;
+
+	for (size_t back = 1; back <= 4 && back <= length; back++)
+		if ((bytes[length - back] & 0xC0) != 0x80)
+			return utf8_sequence(bytes + length - back, back, &code) ? length : length - back;
+	return length;
+}
+
 size_t utf8_encode(uint32_t code, char out[static 4])
 {
 	if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))

@@ -14,6 +14,9 @@ size_t utf8_sequence(const uint8_t *text, size_t length, uint32_t *code);
 
 bool utf8_valid(const void *text, size_t length);
 
+/* As much of a text that was cut at length as ends with a whole character. */
+size_t utf8_whole_characters(const void *text, size_t length);
+
 /* Writes code in up to four bytes; a lone surrogate or a number that is no character becomes U+FFFD. */
 size_t utf8_encode(uint32_t code, char out[static 4]);
 

@@ -7,6 +7,9 @@
  *
  * An evaluation is (session, incarnation, seq). A worker runs only seq = last + 1 and keeps the result until the daemon
  * says FORGET. ORIGIN is the daemon's own note on who asked; the worker returns it unread.
+ *
+ * A worker that dies is followed by its last copy, if it has one: the copy listens under the same name with the next
+ * incarnation, without being asked. Numbers of evaluations go on where the dead one was.
  */
 #ifndef WORKLINK_H
 #define WORKLINK_H
@@ -18,7 +21,7 @@
 /* Daemon to zygote. */
 enum zygote_request {
 	ZYGOTE_SPAWN = 'S', /* SESSION, DIRECTORY; SEQ and INCARNATION to go on from, if it has run before */
-	ZYGOTE_KILL = 'K',  /* SESSION: end its processes; DIED follows */
+	ZYGOTE_KILL = 'K',  /* SESSION: end it; with PID only that process, which its copy may follow; DIED comes */
 	ZYGOTE_QUIT = 'Q',  /* end all workers, then leave */
 };
 
@@ -28,7 +31,7 @@ enum zygote_report {
 	ZYGOTE_READY = 'R',   /* VERSION, PID, BOOT_MS, LISP, FALLBACK for each recipe that does not work here */
 	ZYGOTE_SPAWNED = 'P', /* SESSION, PID: its socket is listening */
 	ZYGOTE_REFUSED = 'X', /* SESSION, TEXT: why it could not be spawned */
-	ZYGOTE_DIED = 'D',    /* SESSION, PID, STATUS as from waitpid */
+	ZYGOTE_DIED = 'D',    /* SESSION, PID, STATUS as from waitpid; HEIR if its copy takes over */
 };
 
 /* Daemon to worker. */
@@ -42,10 +45,13 @@ enum worker_request {
 
 /* Worker to daemon. HELLO comes first, then RESULT for each one kept. */
 enum worker_report {
-	WORKER_HELLO = 'h',  /* VERSION, SESSION, PID, INCARNATION, SEQ of the last one begun; RUNNING and ORIGIN if it
-				still runs */
-	WORKER_RESULT = 'r', /* SEQ, ORIGIN, OUTCOME, ELAPSED, FORMS, PACKAGE, the texts */
+	/* VERSION, SESSION, PID, INCARNATION, SEQ of the last one begun; RUNNING and ORIGIN if it still runs; PROTECTED
+	 * if it has a copy. From a copy that took over: RESTORED, UNDONE, INTERRUPTED, until it has finished another
+	 * evaluation. */
+	WORKER_HELLO = 'h',
+	WORKER_RESULT = 'r',   /* SEQ, ORIGIN, OUTCOME, ELAPSED, FORMS, PACKAGE, the texts */
 	WORKER_PROGRESS = 'p', /* SEQ, ELAPSED, LINES, perhaps LAST_LINE */
+	WORKER_COPIED = 'c',   /* PROTECTED; TEXT if no copy could be made since */
 	WORKER_FATAL = 'f',    /* SEQ, TEXT: written by a fault handler that cannot do more; the process is gone */
 };
 
@@ -92,8 +98,14 @@ enum worker_tag {
 	WORK_FRAME = 29,         /* UTF-8, "(FUNCTION ARG ...)", innermost first, repeated */
 	WORK_EXIT_CODE = 30,     /* number */
 	WORK_LINES = 31,         /* number of lines written so far */
-	WORK_KEPT = 33,          /* number of results that follow the HELLO */
 	WORK_LAST_LINE = 32,     /* bytes: the last non-empty line written so far, at most 200 bytes */
+	WORK_KEPT = 33,          /* number of results that follow the HELLO */
+	WORK_HEIR = 34,          /* number: the pid of the process that takes over */
+	WORK_RESTORED = 35,      /* number: the seq after which the session's state was this one */
+	WORK_UNDONE = 36,        /* UTF-8: the code of an evaluation that was finished later, repeated, oldest first */
+	WORK_INTERRUPTED = 37,   /* number: a seq that was begun and of which there is no result */
+	WORK_INTERRUPTED_ORIGIN = 38, /* bytes: its ORIGIN */
+	WORK_PROTECTED = 39,          /* number: the seq after which its sleeping copy was made */
 };
 
 #endif

@@ -9,6 +9,7 @@
 #include "paths.h"
 #include "server.h"
 #include "session.h"
+#include "sessionlock.h"
 
 #include <dirent.h>
 #include <unistd.h>
@@ -74,7 +75,8 @@ static void adopt(struct server *server, const char *id)
 		return;
 	}
 	server->adoption->open--;
-	/* Nobody listens there any more, and we hold the lock: the name is free. */
+	/* Its last process is gone, and we hold the lock of the daemon: the name is free. */
+	sessionlock_remove(server->runtime_directory, id);
 	if (paths_beside(server->runtime_directory, id, path) == 0)
 		unlink(path);
 }

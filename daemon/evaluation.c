@@ -35,6 +35,23 @@ struct evaluation *evaluation_new(
 	return evaluation;
 }
 
+/* The line has come again and waits to be run, but it has been run already. */
+static bool take_place_of_waiting(struct evaluation *evaluation)
+{
+	struct evaluation *waiting = evaluation->request->evaluation;
+
+	if (waiting->seq > 0)
+		return false;
+	if (!evaluation->code) {
+		evaluation->code = waiting->code;
+		evaluation->code_length = waiting->code_length;
+		waiting->code = NULL;
+	}
+	TAILQ_REMOVE(&evaluation->request->session->evaluations, waiting, next);
+	evaluation_free(waiting);
+	return true;
+}
+
 struct evaluation *evaluation_adopt(struct server *server, struct session *session, const struct origin *origin)
 {
 	struct evaluation *evaluation = new_zeroed(sizeof(*evaluation));
@@ -56,7 +73,7 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 		evaluation->code_length = origin->code_length;
 	}
 	evaluation->request = conversation_by_line(conversation, origin->line, origin->item);
-	if (evaluation->request && evaluation->request->evaluation) {
+	if (evaluation->request && evaluation->request->evaluation && !take_place_of_waiting(evaluation)) {
 		evaluation->request = NULL; /* another evaluation will answer it */
 		return evaluation;
 	}

@@ -87,7 +87,9 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 		replace_text(&session->name, found->name);
 		replace_text(&session->directory, found->directory);
 		session->last_seq = found->last_seq;
-		replace_text(&session->epitaph, "The session's Lisp process had ended.");
+		replace_text(&session->epitaph,
+			"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; what was "
+			"defined before is gone.");
 		session_spawn(session);
 	} else if (session->name && session->may_be_new) {
 		add_row(session);
@@ -138,7 +140,7 @@ bool session_adopt(struct server *server, const char *id)
 	memcpy(session->id, id, sizeof(session->id));
 	replace_text(&session->directory, "/");
 	session->adopting = 1;
-	if (!session_dial(session)) {
+	if (!session_dial(session) && !session_await_heir(session)) {
 		session_release(session);
 		return false;
 	}

@@ -20,8 +20,6 @@
 #include <unistd.h>
 
 static const struct timeval tick_time = {1, 0};
-/* How long the zygote may take to tell how a worker ended. */
-static const struct timeval patience_time = {1, 0};
 
 static const char *const state_names[] = {
 	[SESSION_CREATING] = "creating",
@@ -30,10 +28,9 @@ static const char *const state_names[] = {
 	[SESSION_READY] = "idle",
 	[SESSION_RUNNING] = "running",
 	[SESSION_DYING] = "dying",
+	[SESSION_REVIVING] = "reviving",
 	[SESSION_EMPTY] = "empty",
 };
-
-static void advance(struct session *session);
 
 /* ---- the table */
 
@@ -123,8 +120,7 @@ static struct evaluation *first_wanted(struct session *session)
 	return NULL;
 }
 
-/* Does what the state allows for the queue. */
-static void advance(struct session *session)
+void session_advance(struct session *session)
 {
 	struct evaluation *evaluation;
 
@@ -144,7 +140,7 @@ void session_advance_all(struct server *server)
 	struct session *session;
 
 	LIST_FOREACH(session, &server->sessions, next)
-	advance(session);
+	session_advance(session);
 }
 
 void session_evaluate(struct session *session, struct request *request, const char *package, const char *code,
@@ -155,7 +151,7 @@ void session_evaluate(struct session *session, struct request *request, const ch
 	request->session = session;
 	request->evaluation = evaluation;
 	TAILQ_INSERT_TAIL(&session->evaluations, evaluation, next);
-	advance(session);
+	session_advance(session);
 }
 
 void session_cancel(struct session *session, struct request *request)
@@ -177,8 +173,7 @@ void session_cancel(struct session *session, struct request *request)
 	evaluation_free(evaluation);
 }
 
-/* The first evaluation is over. */
-static void finish_first(struct session *session, const struct result *result)
+void session_finish_first(struct session *session, const struct result *result)
 {
 	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
 
@@ -208,9 +203,6 @@ void session_stored(struct session *session, uint64_t seq)
 
 /* ---- what the worker says */
 
-static void note_adopted(struct session *session, uint64_t count);
-static void lose_worker(struct session *session);
-
 static void adopt_running(struct session *session, const struct worker_hello *hello)
 {
 	struct origin origin;
@@ -233,18 +225,22 @@ static void on_hello(void *context, const struct worker_hello *hello)
 {
 	struct session *session = context;
 
+	if ((session->obituary || hello->is_heir) && !session_revived(session, hello))
+		return;
+	session->revivals = 0;
 	session->pid = hello->pid;
 	session->incarnation = hello->incarnation;
 	session->last_seq = hello->last_seq;
+	session->protected_seq = hello->protected_seq;
 	session->state = SESSION_READY;
 	if (hello->running_seq)
 		adopt_running(session, hello);
 	log_debug("%s: process %" PRIu64 " is ready", session->id, hello->pid);
 	session->kept = hello->kept;
 	if (session->adopting > 0)
-		session->adopting += hello->kept;
-	note_adopted(session, 1);
-	advance(session);
+		session->adopting = 1 + hello->kept;
+	session_note_adopted(session, 1);
+	session_advance(session);
 }
 
 /* A result that a former daemon had not brought to safety; its shim may still ask for it. */
@@ -263,20 +259,16 @@ static void take_kept_result(struct session *session, const struct result *resul
 	origin_free(&origin);
 }
 
-/* Tells, once, that what was defined before is gone. */
+/* Tells, once, what became of the process before. */
 static void add_epitaph(struct session *session, struct result *result)
 {
-	char line[1024];
 	struct result_list *warnings = &result->warnings;
 
-	snprintf(line, sizeof(line),
-		"SESSION-RESTARTED: %s The session goes on in a new process; what was defined before is gone.",
-		session->epitaph);
 	warnings->items = must(reallocarray(warnings->items, warnings->count + 1, sizeof(*warnings->items)));
 	memmove(warnings->items + 1, warnings->items, warnings->count * sizeof(*warnings->items));
-	warnings->items[0] = (struct result_text){new_text(line), strlen(line)};
+	warnings->items[0] = (struct result_text){session->epitaph, strlen(session->epitaph)};
 	warnings->count++;
-	replace_text(&session->epitaph, NULL);
+	session->epitaph = NULL;
 }
 
 static void on_result(void *context, struct result *result)
@@ -290,20 +282,24 @@ static void on_result(void *context, struct result *result)
 		if (session->epitaph)
 			add_epitaph(session, result);
 		session->state = SESSION_READY;
-		finish_first(session, result);
+		session_finish_first(session, result);
 	} else if (session->state == SESSION_RUNNING && session->stranger == result->seq) {
 		worker_forget(session->worker, result->seq);
 		session->state = SESSION_READY;
 	} else if (session->kept > 0) {
 		session->kept--;
-		take_kept_result(session, result);
-		note_adopted(session, 1);
+		/* A copy that took over still has what its forerunner had delivered. */
+		if (result->seq > session->received_seq)
+			take_kept_result(session, result);
+		session_note_adopted(session, 1);
 	} else {
 		log_error("%s: its process reports an evaluation that nobody asked for", session->id);
-		lose_worker(session);
+		session_lose_worker(session);
 		return;
 	}
-	advance(session);
+	if (result->seq > session->received_seq)
+		session->received_seq = result->seq;
+	session_advance(session);
 }
 
 static void on_progress(void *context, uint64_t seq, uint64_t elapsed_us, uint64_t lines, const char *last_line)
@@ -315,6 +311,14 @@ static void on_progress(void *context, uint64_t seq, uint64_t elapsed_us, uint64
 		evaluation_progress(first, elapsed_us, lines, last_line);
 }
 
+static void on_copied(void *context, uint64_t protected_seq, const char *why_not)
+{
+	struct session *session = context;
+
+	session->protected_seq = protected_seq;
+	replace_text(&session->unprotected, why_not);
+}
+
 static void on_fatal(void *context, const char *text)
 {
 	struct session *session = context;
@@ -322,91 +326,26 @@ static void on_fatal(void *context, const char *text)
 	replace_text(&session->obituary, text);
 }
 
-/* ---- the end of a worker */
-
-static void bury(struct session *session)
-{
-	struct evaluation *first = TAILQ_FIRST(&session->evaluations);
-	struct result result;
-	char message[1024];
-
-	event_del(session->patience);
-	session->reaped = false;
-	log_warning("%s: %s", session->id, session->obituary);
-	session->state = SESSION_EMPTY;
-	replace_text(&session->package, NULL);
-	if (first && first->seq > 0) {
-		snprintf(message, sizeof(message),
-			"%s The evaluation was not completed and will not be repeated. What was defined in this session is gone; "
-			"the next call starts a new process.",
-			session->obituary);
-		result_make_error(&result, first->seq, "WORKER-DIED", message);
-		finish_first(session, &result);
-		result_free(&result);
-	} else {
-		replace_text(&session->epitaph, session->obituary);
-	}
-	replace_text(&session->obituary, NULL);
-	advance(session);
-}
-
-static void on_patience(evutil_socket_t fd, short what, void *context)
-{
-	struct session *session = context;
-
-	(void)fd;
-	(void)what;
-	if (!session->obituary)
-		replace_text(&session->obituary, "The Lisp process ended in an unknown way.");
-	bury(session);
-}
-
-static void lose_worker(struct session *session)
-{
-	worker_close(session->worker);
-	session->worker = NULL;
-	zygote_kill(session->server->zygote, session->id); /* if it is not dead, it is of no use */
-	session->state = SESSION_DYING;
-	event_del(session->tick);
-	if (session->reaped)
-		bury(session);
-	else
-		event_add(session->patience, &patience_time);
-	note_adopted(session, session->adopting);
-}
-
 static void on_gone(void *context, const char *reason)
 {
 	struct session *session = context;
 
 	log_debug("%s: the connection to its process is lost: %s", session->id, reason);
-	lose_worker(session);
+	session_lose_worker(session);
 }
 
-void session_died(struct server *server, const char *id, int status)
+static void on_patience(evutil_socket_t fd, short what, void *context)
 {
-	struct session *session = session_find(server, id);
-	char sentence[128];
-
-	if (!session || session->state == SESSION_EMPTY || session->state == SESSION_WAITING)
-		return;
-	if (WIFSIGNALED(status))
-		snprintf(sentence, sizeof(sentence), "The Lisp process was ended by signal %d (%s).", WTERMSIG(status),
-			strsignal(WTERMSIG(status)));
-	else
-		snprintf(sentence, sizeof(sentence), "The Lisp process left with status %d.", WEXITSTATUS(status));
-	if (!session->obituary) /* what the process said itself tells more */
-		replace_text(&session->obituary, sentence);
-	if (session->state == SESSION_DYING)
-		bury(session);
-	else
-		session->reaped = true; /* the connection will end in a moment */
+	(void)fd;
+	(void)what;
+	session_lose_patience(context);
 }
 
 static const struct worker_handler worker_handler = {
 	.hello = on_hello,
 	.result = on_result,
 	.progress = on_progress,
+	.copied = on_copied,
 	.fatal = on_fatal,
 	.gone = on_gone,
 };
@@ -490,6 +429,7 @@ void session_release(struct session *session)
 	free(session->package);
 	free(session->obituary);
 	free(session->epitaph);
+	free(session->unprotected);
 	free(session);
 }
 
@@ -503,10 +443,10 @@ void session_hand_over(struct session *from, struct session *to)
 		TAILQ_INSERT_TAIL(&to->evaluations, evaluation, next);
 	}
 	session_release(from);
-	advance(to);
+	session_advance(to);
 }
 
-static void note_adopted(struct session *session, uint64_t count)
+void session_note_adopted(struct session *session, uint64_t count)
 {
 	if (session->adopting == 0)
 		return;
@@ -526,6 +466,10 @@ struct json_object *session_status(const struct session *session)
 		json_object_object_add(status, "name", json_object_new_string(session->name));
 	json_object_object_add(status, "state", json_object_new_string(state_names[session->state]));
 	json_object_object_add(status, "pid", json_object_new_int64((int64_t)session->pid));
+	json_object_object_add(status, "evaluations", json_object_new_int64((int64_t)session->last_seq));
+	json_object_object_add(status, "protected", json_object_new_int64((int64_t)session->protected_seq));
+	if (session->unprotected)
+		json_object_object_add(status, "unprotectedBecause", json_object_new_string(session->unprotected));
 	json_object_object_add(status, "directory", json_object_new_string(session->directory));
 	return status;
 }

@@ -1,14 +1,17 @@
 /*
  * session.h - a Lisp session: its place in the table, its queue of evaluations, the process that runs them.
  *
- * The states, and what leads from one to the next (session.c has a function for each arrow):
+ * The states, and what leads from one to the next (session.c and, for the end of a process, succession.c
+ * have a function for each arrow):
  *
  *   CREATING  --its row is stored or found--> WAITING
  *   WAITING   --the zygote has spawned-->   DIALING
  *   DIALING   --the worker says hello-->    READY
  *   READY     --an evaluation is sent-->    RUNNING   (also at once, if the adopted worker was at work)
  *   RUNNING   --its result comes-->         READY
- *   any       --the worker is gone-->       DYING     --how it ended is known, or a second later-->  EMPTY
+ *   any       --the worker is gone-->       DYING     --how it ended is known, or a second later-->  REVIVING
+ *   REVIVING  --its copy listens-->         DIALING
+ *   REVIVING  --it has no copy-->           EMPTY
  *   EMPTY     --an evaluation is asked-->   WAITING
  *   WAITING   --the zygote refuses-->       EMPTY
  *
@@ -20,6 +23,7 @@
 #include "request.h"
 #include "server.h"
 #include "sessionid.h"
+#include "worker.h"
 #include "worklink.h"
 
 enum session_state {
@@ -29,6 +33,7 @@ enum session_state {
 	SESSION_READY,
 	SESSION_RUNNING,
 	SESSION_DYING,
+	SESSION_REVIVING,
 	SESSION_EMPTY,
 };
 
@@ -48,17 +53,22 @@ struct session {
 	uint64_t incarnation;
 	uint64_t last_seq; /* the last one that was begun */
 	char *package;
-	char *obituary;    /* why the worker is going */
-	bool reaped;       /* the zygote has told of its end */
-	char *epitaph;     /* why the last one went, to be told with the next result */
+	char *obituary;    /* why the worker is going; until it is known who follows it */
+	bool reaped;       /* the zygote has told of its end, */
+	bool has_heir;     /* and that its copy takes over */
+	unsigned revivals; /* tries to reach it since the last hello */
+	char *epitaph;     /* a warning about that, to be shown with the next result */
 	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
+	uint64_t protected_seq;             /* a sleeping copy knows of evaluations up to this one */
+	char *unprotected;                  /* why no copy could be made since, NULL if there is no such reason */
+	uint64_t received_seq;              /* results up to this one have come */
 	uint64_t stored_seq;                /* results up to this one are safe; the worker is told by `forget` */
 	struct event *forget;
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */
 	struct event *tick;     /* each second while an evaluation with a progress token runs */
-	struct event *patience; /* in state DYING */
+	struct event *patience; /* in states DYING and REVIVING */
 };
 
 /* A new one, with an id of its own. */
@@ -90,7 +100,8 @@ void session_spawned(struct server *server, const char *id);
 void session_refused(struct server *server, const char *id, const char *why);
 /* The zygote is gone, perhaps with what it was asked for. */
 void session_ask_again(struct server *server);
-void session_died(struct server *server, const char *id, int status);
+/* One of its processes; the sleeping copy may take over by itself. */
+void session_died(struct server *server, const char *id, uint64_t pid, int status, bool has_heir);
 
 /* Steps that opening.c takes: an entry in the table, and what leads to a process. */
 struct session *session_make(struct server *server);
@@ -102,6 +113,22 @@ bool session_dial(struct session *session);
 void session_hand_over(struct session *from, struct session *to);
 /* Answers all that wait with an error. */
 void session_refuse_all(struct session *session, const char *type, const char *why);
+
+/* Does what the state allows for the queue. */
+void session_advance(struct session *session);
+/* The first evaluation is over. */
+void session_finish_first(struct session *session, const struct result *result);
+/* Counts what an adopted worker has told, see `adopting`. */
+void session_note_adopted(struct session *session, uint64_t count);
+
+/* Steps that succession.c takes: the process is of no use any more, */
+void session_lose_worker(struct session *session);
+/* or is dead and was so before we could speak to it: false if nobody will follow it, */
+bool session_await_heir(struct session *session);
+/* or has taken over from one that died. False if this is still the dying one. */
+bool session_revived(struct session *session, const struct worker_hello *hello);
+/* For the timer `patience`. */
+void session_lose_patience(struct session *session);
 
 struct json_object *session_status(const struct session *session);
 /* Tells all workers to leave. */

@@ -21,6 +21,22 @@ struct worker {
 	struct frame_builder builder;
 };
 
+static bool add_undone(struct worker_undone *undone, const struct field *field)
+{
+	size_t length;
+
+	if (undone->count == WORKER_UNDONE_MAX || field->length > TEXT_MAX)
+		return false;
+	undone->code[undone->count++] = utf8_repair(field->data, field->length, &length);
+	return true;
+}
+
+static void free_undone(struct worker_undone *undone)
+{
+	for (size_t i = 0; i < undone->count; i++)
+		free(undone->code[i]);
+}
+
 static bool take_hello_field(
 	struct worker *worker, struct worker_hello *hello, uint64_t *version, const struct field *field)
 {
@@ -44,6 +60,19 @@ static bool take_hello_field(
 		hello->origin = field->data;
 		hello->origin_length = field->length;
 		return true;
+	case WORK_RESTORED:
+		hello->is_heir = true;
+		return field_number(field, &hello->restored_seq);
+	case WORK_INTERRUPTED:
+		return field_number(field, &hello->interrupted_seq);
+	case WORK_INTERRUPTED_ORIGIN:
+		hello->interrupted_origin = field->data;
+		hello->interrupted_origin_length = field->length;
+		return true;
+	case WORK_PROTECTED:
+		return field_number(field, &hello->protected_seq);
+	case WORK_UNDONE:
+		return add_undone(&hello->undone, field);
 	default:
 		return true;
 	}
@@ -55,15 +84,18 @@ static bool take_hello(struct worker *worker, struct frame *frame)
 	enum frame_status status;
 	struct field field;
 	uint64_t version = 0;
+	bool good = true;
 
-	while ((status = frame_next(frame, &field)) == FRAME_READY)
-		if (!take_hello_field(worker, &hello, &version, &field))
-			return false;
-	if (status == FRAME_BROKEN || version != WORKLINK_VERSION || worker->greeted)
-		return false;
-	worker->greeted = true;
-	worker->handler->hello(worker->context, &hello);
-	return true;
+	while (good && (status = frame_next(frame, &field)) == FRAME_READY)
+		good = take_hello_field(worker, &hello, &version, &field);
+	if (good && status == FRAME_INCOMPLETE && version == WORKLINK_VERSION && !worker->greeted) {
+		worker->greeted = true;
+		worker->handler->hello(worker->context, &hello);
+	} else {
+		good = false;
+	}
+	free_undone(&hello.undone);
+	return good;
 }
 
 static bool take_result(struct worker *worker, struct frame *frame)
@@ -104,19 +136,41 @@ static bool take_progress(struct worker *worker, struct frame *frame)
 	return good;
 }
 
-static bool take_fatal(struct worker *worker, struct frame *frame)
+/* The text of a report, repaired; NULL if it has none. */
+static char *take_text(struct frame frame)
 {
 	struct field field;
+	size_t length;
 
-	while (frame_next(frame, &field) == FRAME_READY) {
-		if (field.tag != WORK_TEXT || field.length > TEXT_MAX)
-			continue;
-		size_t length;
-		char *text = utf8_repair(field.data, field.length, &length);
+	while (frame_next(&frame, &field) == FRAME_READY)
+		if (field.tag == WORK_TEXT && field.length <= TEXT_MAX)
+			return utf8_repair(field.data, field.length, &length);
+	return NULL;
+}
+
+static bool take_copied(struct worker *worker, struct frame *frame)
+{
+	char *why_not = take_text(*frame);
+	uint64_t protected_seq = 0;
+	struct field field;
+	bool good = true;
+
+	while (good && frame_next(frame, &field) == FRAME_READY)
+		if (field.tag == WORK_PROTECTED)
+			good = field_number(&field, &protected_seq);
+	if (good)
+		worker->handler->copied(worker->context, protected_seq, why_not);
+	free(why_not);
+	return good;
+}
+
+static bool take_fatal(struct worker *worker, struct frame *frame)
+{
+	char *text = take_text(*frame);
+
+	if (text)
 		worker->handler->fatal(worker->context, text);
-		free(text);
-		break;
-	}
+	free(text);
 	return true;
 }
 
@@ -133,6 +187,8 @@ static void on_frame(void *context, struct frame *frame)
 		good = take_result(worker, frame);
 	else if (frame->type == WORKER_PROGRESS)
 		good = take_progress(worker, frame);
+	else if (frame->type == WORKER_COPIED)
+		good = take_copied(worker, frame);
 	else if (frame->type == WORKER_FATAL)
 		good = take_fatal(worker, frame);
 	if (!good)

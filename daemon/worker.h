@@ -11,6 +11,14 @@
 
 struct worker;
 
+#define WORKER_UNDONE_MAX 128
+
+/* Evaluations that were answered and whose effects are gone, oldest first. */
+struct worker_undone {
+	size_t count;
+	char *code[WORKER_UNDONE_MAX]; /* the beginning of each */
+};
+
 struct worker_hello {
 	uint64_t pid;
 	uint64_t incarnation;
@@ -19,6 +27,14 @@ struct worker_hello {
 	uint64_t kept;         /* results that follow */
 	const uint8_t *origin; /* of the running one */
 	size_t origin_length;
+	uint64_t protected_seq; /* its sleeping copy knows of evaluations up to this one */
+	/* Of a copy that took over from a process that died; told again until an evaluation is over. */
+	bool is_heir;
+	uint64_t restored_seq;    /* its state is that after this one */
+	uint64_t interrupted_seq; /* begun, and never to be finished; 0 if there is none */
+	const uint8_t *interrupted_origin;
+	size_t interrupted_origin_length;
+	struct worker_undone undone;
 };
 
 struct worker_handler {
@@ -26,6 +42,8 @@ struct worker_handler {
 	/* May change the result, but not free it. */
 	void (*result)(void *context, struct result *result);
 	void (*progress)(void *context, uint64_t seq, uint64_t elapsed_us, uint64_t lines, const char *last_line);
+	/* It has a copy that knows of evaluations up to that one; why_not if none could be made since. */
+	void (*copied)(void *context, uint64_t protected_seq, const char *why_not);
 	/* The process says what is killing it; gone follows. */
 	void (*fatal)(void *context, const char *text);
 	/* The handler must close the connection. */

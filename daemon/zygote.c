@@ -112,12 +112,13 @@ void zygote_spawn(
 		start(zygote);
 }
 
-void zygote_kill(struct zygote *zygote, const char *session_id)
+void zygote_kill(struct zygote *zygote, const char *session_id, uint64_t pid)
 {
 	if (zygote->state != ZYGOTE_UP)
 		return;
 	frame_begin(&zygote->builder, ZYGOTE_KILL);
 	frame_put_text(&zygote->builder, WORK_SESSION, session_id);
+	frame_put_number(&zygote->builder, WORK_PID, pid);
 	frame_end(&zygote->builder);
 	peer_send(zygote->peer, &zygote->builder);
 }
@@ -140,7 +141,7 @@ void zygote_end(struct zygote *zygote)
 
 /* What a report may hold, whatever its type. */
 struct report_fields {
-	uint64_t version, pid, boot_ms, status;
+	uint64_t version, pid, boot_ms, status, heir;
 	char *session_id, *text, *lisp;
 	struct json_object *fallbacks;
 };
@@ -170,6 +171,8 @@ static bool read_report(struct frame *frame, struct report_fields *report)
 			good = field_number(&field, &report->boot_ms);
 		else if (field.tag == WORK_STATUS)
 			good = field_number(&field, &report->status);
+		else if (field.tag == WORK_HEIR)
+			good = field_number(&field, &report->heir);
 		else if (field.tag == WORK_SESSION && !report->session_id)
 			report->session_id = field_text(&field, WORKLINK_SESSION_ID_LENGTH);
 		else if (field.tag == WORK_TEXT && !report->text)
@@ -225,7 +228,7 @@ static void on_frame(void *context, struct frame *frame)
 	else if (good && frame->type == ZYGOTE_REFUSED && report.session_id)
 		session_refused(server, report.session_id, report.text ? report.text : "no reason given");
 	else if (good && frame->type == ZYGOTE_DIED && report.session_id)
-		session_died(server, report.session_id, (int)report.status);
+		session_died(server, report.session_id, report.pid, (int)report.status, report.heir != 0);
 	else
 		on_gone(zygote, "it sent a frame that makes no sense");
 	free_report(&report);

@@ -20,8 +20,8 @@ void zygote_free(struct zygote *zygote);
 /* Asks for a worker; session_spawned or session_refused follows. seq and incarnation are what it goes on from. */
 void zygote_spawn(
 	struct zygote *zygote, const char *session_id, const char *directory, uint64_t seq, uint64_t incarnation);
-/* Ends a worker, whatever it does; session_died follows. */
-void zygote_kill(struct zygote *zygote, const char *session_id);
+/* Ends that process of the session, whatever it does; session_died follows if it lived. */
+void zygote_kill(struct zygote *zygote, const char *session_id, uint64_t pid);
 /* Ends it and all workers. */
 void zygote_end(struct zygote *zygote);
 

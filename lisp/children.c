@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "snapshot.h"
+
 #define TICKS_PER_SECOND 100 /* what the kernel shows to user space, always */
 #define START_TIME_FIELD 22
 #define CHILDREN_MAX 1024
@@ -97,7 +99,7 @@ void children_kill_marked(void)
 	pid_t children[CHILDREN_MAX];
 
 	for (int i = children_of(getpid(), children); i > 0; i--)
-		if (start_of(children[i - 1]) >= marked_at) {
+		if (!snapshot_is_copy(children[i - 1]) && start_of(children[i - 1]) >= marked_at) {
 			kill_tree(children[i - 1], 0);
 			waitpid(children[i - 1], NULL, 0);
 		}

@@ -43,6 +43,10 @@ enum descriptor { WAKE, LISTENER, PIPE_STDOUT, PIPE_STDERR, CONNECTION, DESCRIPT
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
+	pthread_cond_t rest;
+	bool is_started;
+	bool park;      /* the main thread wants it to hold still, */
+	bool is_parked; /* and it does */
 	int wake;
 	struct iothread_identity identity;
 	struct outbox outbox;
@@ -57,6 +61,15 @@ static struct {
 	size_t queue_length;
 	uint64_t last_accepted;
 	uint64_t last_begun;
+	uint64_t last_finished;
+	uint64_t protected;  /* the last one that a copy knows of; 0: none */
+	const char *no_copy; /* why none could be made since, or NULL */
+
+	/* Of a copy that took over. */
+	bool is_heir;
+	uint64_t restored;    /* the last evaluation that it knows of */
+	uint64_t inherited;   /* the last one that was begun before */
+	uint64_t interrupted; /* it, if there is no result of it; 0 once the daemon has noted that */
 
 	struct request *running;
 	bool taken; /* by the main thread */
@@ -98,6 +111,7 @@ static void begin_next(void)
 	io.running = request;
 	io.taken = false;
 	io.last_begun = request->seq;
+	lineage_note_begun(io.identity.lineage, request);
 	io.started_us = clock_microseconds();
 	io.deadline_us = 0;
 	if (request->time_limit_ms > 0 && request->time_limit_ms < TIME_LIMIT_MAX_MS)
@@ -109,6 +123,27 @@ static void begin_next(void)
 }
 
 /* ---- what the daemon says */
+
+static void put_protection(struct frame_builder *frame)
+{
+	frame_put_number(frame, WORK_PROTECTED, io.protected);
+	if (io.no_copy)
+		frame_put_text(frame, WORK_TEXT, io.no_copy);
+}
+
+static void put_inheritance(struct frame_builder *hello)
+{
+	const struct lineage *lineage = io.identity.lineage;
+
+	if (!io.is_heir)
+		return;
+	frame_put_number(hello, WORK_RESTORED, io.restored);
+	if (io.interrupted) {
+		frame_put_number(hello, WORK_INTERRUPTED, io.interrupted);
+		lineage_put_origin(lineage, WORK_INTERRUPTED_ORIGIN, hello);
+	}
+	lineage_put_undone(lineage, io.restored, io.inherited, hello);
+}
 
 static void say_hello(void)
 {
@@ -125,6 +160,8 @@ static void say_hello(void)
 		frame_put_number(&frame, WORK_RUNNING, io.running->seq);
 		frame_put(&frame, WORK_ORIGIN, io.running->origin, io.running->origin_length);
 	}
+	put_protection(&frame);
+	put_inheritance(&frame);
 	frame_end(&frame);
 	outbox_report(&io.outbox, &frame);
 	frame_builder_free(&frame);
@@ -182,6 +219,25 @@ static void handle_cancel(uint64_t seq)
 			waiting->cancelled = true;
 }
 
+/* Clients know of the death, by the error of the evaluation that it interrupted or with the next one's result. */
+static void note_told(void)
+{
+	if (!io.is_heir)
+		return;
+	io.is_heir = false;
+	io.interrupted = 0;
+	lineage_note_told(io.identity.lineage, io.inherited);
+}
+
+static void handle_forget(uint64_t seq)
+{
+	outbox_forget(&io.outbox, seq);
+	lineage_note_forgotten(io.identity.lineage, seq);
+	if (io.interrupted && seq >= io.interrupted)
+		note_told();
+	begin_next();
+}
+
 static uint64_t seq_of(struct frame frame)
 {
 	struct field field;
@@ -199,8 +255,10 @@ static bool handle_frame(const struct frame *frame)
 	struct output_progress progress;
 	bool trusted = true;
 
-	if (frame->type == WORKER_QUIT)
+	if (frame->type == WORKER_QUIT) {
+		lineage_end(io.identity.lineage);
 		_exit(0); /* the zygote ends what is left of the process group */
+	}
 	if (frame->type == WORKER_PEEK) {
 		output_lock();
 		output_progress(&progress);
@@ -215,8 +273,7 @@ static bool handle_frame(const struct frame *frame)
 		handle_cancel(seq_of(*frame));
 		break;
 	case WORKER_FORGET:
-		outbox_forget(&io.outbox, seq_of(*frame));
-		begin_next();
+		handle_forget(seq_of(*frame));
 		break;
 	case WORKER_PEEK:
 		say_progress(&progress);
@@ -382,6 +439,19 @@ static int watch_evaluation(void)
 	return milliseconds > 60000 ? 60000 : (int)milliseconds;
 }
 
+/* Where the thread holds no lock and has nothing half done. */
+static void rest_while_parked(void)
+{
+	pthread_mutex_lock(&io.lock);
+	io.is_parked = io.park;
+	if (io.park)
+		pthread_cond_broadcast(&io.rest);
+	while (io.park)
+		pthread_cond_wait(&io.rest, &io.lock);
+	io.is_parked = false;
+	pthread_mutex_unlock(&io.lock);
+}
+
 static void serve_once(void)
 {
 	struct pollfd polled[DESCRIPTORS] = {
@@ -423,30 +493,49 @@ static void serve_once(void)
 static void *serve(void *unused)
 {
 	(void)unused;
-	for (;;)
+	for (;;) {
+		rest_while_parked();
 		serve_once();
+	}
 	return NULL;
 }
 
-int iothread_start(const struct iothread_identity *identity)
+/* ---- for the main thread */
+
+static void drop_requests(void)
+{
+	if (io.running)
+		request_free(io.running);
+	while (io.queue_first) {
+		struct request *request = io.queue_first;
+		io.queue_first = request->next;
+		request_free(request);
+	}
+	io.running = io.queue_last = NULL;
+	io.queue_length = 0;
+}
+
+void iothread_inherit(void)
+{
+	const struct lineage *lineage = io.identity.lineage;
+
+	drop_requests();
+	io.input_length = 0;
+	io.is_heir = true;
+	io.restored = io.last_finished;
+	io.protected = io.inherited = io.last_accepted = io.last_begun = lineage_begun(lineage);
+	outbox_forget(&io.outbox, lineage_forgotten(lineage));
+	io.interrupted = 0;
+	if (io.inherited > io.restored && io.inherited > lineage_forgotten(lineage))
+		io.interrupted = io.inherited;
+}
+
+static int start_thread(void)
 {
 	pthread_attr_t attributes;
 	sigset_t all, before;
 	pthread_t thread;
 
-	io.identity = *identity;
-	if (io.last_accepted < identity->last_seq)
-		io.last_accepted = io.last_begun = identity->last_seq;
-	pthread_mutex_init(&io.lock, NULL);
-	pthread_cond_init(&io.work, NULL);
-	io.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (io.wake < 0)
-		return -errno;
-	io.wake = descriptors_raise(io.wake);
-	io.outbox.connection = -1;
-	outbox_connect(&io.outbox, -1);
-	if (identity->connection >= 0)
-		welcome(identity->connection);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_attr_init(&attributes);
@@ -455,16 +544,110 @@ int iothread_start(const struct iothread_identity *identity)
 	int error = pthread_create(&thread, &attributes, serve, NULL);
 	pthread_attr_destroy(&attributes);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	io.is_started = error == 0;
 	return -error;
 }
 
-const struct request *iothread_next(void)
+static void make_locks(void)
 {
+	pthread_condattr_t attributes;
+
+	pthread_mutex_init(&io.lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&io.work, &attributes);
+	pthread_condattr_destroy(&attributes);
+	pthread_cond_init(&io.rest, NULL);
+}
+
+int iothread_start(const struct iothread_identity *identity)
+{
+	io.identity = *identity;
+	if (io.last_accepted < identity->last_seq)
+		io.last_accepted = io.last_begun = io.last_finished = identity->last_seq;
+	make_locks();
+	io.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (io.wake < 0)
+		return -errno;
+	io.wake = descriptors_raise(io.wake);
+	io.outbox.connection = -1;
+	outbox_connect(&io.outbox, -1);
+	if (identity->connection >= 0)
+		welcome(identity->connection);
+	return start_thread();
+}
+
+void iothread_park(void)
+{
+	if (!io.is_started)
+		return;
 	pthread_mutex_lock(&io.lock);
-	while (!io.running || io.taken)
-		pthread_cond_wait(&io.work, &io.lock);
-	io.taken = true;
-	const struct request *request = io.running;
+	io.park = true;
+	wake_up();
+	while (!io.is_parked)
+		pthread_cond_wait(&io.rest, &io.lock);
+	pthread_mutex_unlock(&io.lock);
+}
+
+void iothread_unpark(void)
+{
+	if (!io.is_started)
+		return;
+	pthread_mutex_lock(&io.lock);
+	io.park = false;
+	pthread_cond_broadcast(&io.rest);
+	pthread_mutex_unlock(&io.lock);
+}
+
+void iothread_note_copy(const char *why_not)
+{
+	struct frame_builder frame = {0};
+
+	if (!io.is_started)
+		return;
+	pthread_mutex_lock(&io.lock);
+	io.no_copy = why_not;
+	if (!why_not)
+		io.protected = io.last_finished;
+	frame_begin(&frame, WORKER_COPIED);
+	put_protection(&frame);
+	frame_end(&frame);
+	outbox_report(&io.outbox, &frame);
+	pthread_mutex_unlock(&io.lock);
+	frame_builder_free(&frame);
+	wake_up();
+}
+
+bool iothread_owns(int fd)
+{
+	return io.is_started && (fd == io.wake || fd == io.identity.listener || fd == io.outbox.connection);
+}
+
+void iothread_abandon(void)
+{
+	if (!io.is_started)
+		return;
+	io.is_started = io.park = io.is_parked = false;
+	close(io.wake);
+	if (io.identity.listener >= 0)
+		close(io.identity.listener);
+	outbox_connect(&io.outbox, -1);
+}
+
+const struct request *iothread_next(uint64_t until_us)
+{
+	struct timespec until = {.tv_sec = (time_t)(until_us / 1000000), .tv_nsec = (long)(until_us % 1000000) * 1000};
+	const struct request *request = NULL;
+	int status = 0;
+
+	pthread_mutex_lock(&io.lock);
+	while ((!io.running || io.taken) && status == 0)
+		status = until_us ? pthread_cond_timedwait(&io.work, &io.lock, &until)
+				  : pthread_cond_wait(&io.work, &io.lock);
+	if (io.running && !io.taken) {
+		io.taken = true;
+		request = io.running;
+	}
 	pthread_mutex_unlock(&io.lock);
 	return request;
 }
@@ -483,6 +666,10 @@ void iothread_finish(struct frame_builder *result)
 	struct request *request = io.running;
 	io.running = NULL;
 	outbox_keep(&io.outbox, request->seq, result);
+	io.last_finished = request->seq;
+	if (!io.interrupted)
+		note_told();
+	lineage_note_finished(io.identity.lineage, request->seq);
 	begin_next();
 	/* A broken connection is the I/O thread's business: it will see it. */
 	bool watched = outbox_send(&io.outbox) < 0 || outbox_is_pending(&io.outbox) || io.running;

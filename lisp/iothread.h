@@ -11,9 +11,11 @@
 #ifndef IOTHREAD_H
 #define IOTHREAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "frame.h"
+#include "lineage.h"
 #include "request.h"
 
 /* After a cancel or a deadline an evaluation has this long to end before the process is killed. */
@@ -27,6 +29,7 @@ enum iothread_stop {
 
 struct iothread_identity {
 	const char *session;
+	struct lineage *lineage;
 	uint64_t incarnation;
 	uint64_t last_seq; /* of another process that the session has lived in */
 	int listener;      /* -1: none */
@@ -36,14 +39,31 @@ struct iothread_identity {
 /* Makes the thread; can be called again in a forked child, which keeps the results. 0 or a negative errno. */
 int iothread_start(const struct iothread_identity *identity) __attribute__((warn_unused_result));
 
-/* Waits for the next evaluation. The request stays the thread's; it lives until iothread_finish. */
-const struct request *iothread_next(void);
+/*
+ * Waits for the next evaluation, until that time of clock_microseconds if it is not 0; NULL if none came. The request
+ * stays the thread's; it lives until iothread_finish.
+ */
+const struct request *iothread_next(uint64_t until_us);
 
 /* Why the running evaluation was asked to stop, if it was. */
 enum iothread_stop iothread_stop_reason(void);
 
 /* The running evaluation is over. Takes the result's bytes, keeps them, and sends them at once if it can. */
 void iothread_finish(struct frame_builder *result);
+
+/* Around a fork: in between the thread holds no lock and has nothing half done. */
+void iothread_park(void);
+void iothread_unpark(void);
+
+/* Afterwards: a copy knows of all that is finished; or none could be made, for the reason given. */
+void iothread_note_copy(const char *why_not);
+
+/* In a forked copy, where the thread is not: closes what was the thread's. */
+void iothread_abandon(void);
+/* In a copy that takes over: what the worker had accepted meanwhile is settled, and numbers go on after it. */
+void iothread_inherit(void);
+/* Is it a descriptor of the thread's? */
+bool iothread_owns(int fd);
 
 /*
  * Reports that this process cannot go on, and ends it with everything in its process group. Any thread may call it,

@@ -22,6 +22,7 @@
 
 #define PAGE 4096ul
 #define OWN_STACK (256 * 1024)
+#define BIG_GROWTH (64ul << 20)
 
 #if defined(HAVE_STRUCT_CL_ENV_STRUCT_CS_ORG) && defined(HAVE_STRUCT_CL_ENV_STRUCT_FRS_LIMIT) && \
 	defined(HAVE_STRUCT_CL_ENV_STRUCT_BDS_LIMIT)
@@ -144,6 +145,19 @@ void limits_leave_stacks_alone(void)
 {
 	if (original_stack_handler && original_stack_handler != ECL_NIL)
 		si_fset(2, stack_handler, original_stack_handler);
+}
+
+void limits_give_back(void)
+{
+	static size_t usual;
+
+	if (GC_get_heap_size() < usual + BIG_GROWTH)
+		return;
+	/* The first gives back only what earlier collections had found to be free. */
+	GC_gcollect_and_unmap();
+	GC_gcollect_and_unmap();
+	usual = GC_get_heap_size();
+	restore_heap();
 }
 
 void limits_restore(bool after_jump)

@@ -23,4 +23,7 @@ void limits_restore(bool after_jump);
 /* Who jumps out of a signal handler needs this: the kernel starts handlers with all traps masked. */
 void limits_restore_float_traps(void);
 
+/* Before a fork: a heap that has grown much may be mostly free again, and each copy would have to map it. */
+void limits_give_back(void);
+
 #endif

@@ -97,6 +97,22 @@ int output_open_pipes(void)
 	return 0;
 }
 
+void output_close_pipes(void)
+{
+	for (int i = 0; i < 2; i++) {
+		if (pipes[i] >= 0)
+			close(pipes[i]);
+		if (writers[i] >= 0)
+			close(writers[i]);
+		pipes[i] = writers[i] = -1;
+	}
+}
+
+bool output_owns(int fd)
+{
+	return fd == pipes[0] || fd == pipes[1] || fd == writers[0] || fd == writers[1];
+}
+
 int output_pipe(enum output_channel channel)
 {
 	return pipes[channel];
@@ -138,18 +154,6 @@ static void follow_lines(struct channel *channel, const char *bytes, size_t leng
 	extend_line(&channel->line, bytes, (size_t)(end - bytes));
 }
 
-/* An item is UTF-8 and must not be cut inside a character. */
-static size_t whole_characters(const char *bytes, size_t length)
-{
-	uint32_t code;
-
-	for (size_t back = 1; back <= 4 && back <= length; back++)
-		if (((uint8_t)bytes[length - back] & 0xC0) != 0x80)
-			return utf8_sequence((const uint8_t *)bytes + length - back, back, &code) ? length
-												  : length - back;
-	return length;
-}
-
 void output_append(enum output_channel number, const char *bytes, size_t length)
 {
 	struct channel *channel = &channels[number];
@@ -161,7 +165,7 @@ void output_append(enum output_channel number, const char *bytes, size_t length)
 	if (kept > length)
 		kept = length;
 	else if (kept < length && number > OUTPUT_STDERR)
-		kept = whole_characters(bytes, kept);
+		kept = utf8_whole_characters(bytes, kept); /* an item is UTF-8 */
 	memcpy(channel->data + channel->stored, bytes, kept);
 	channel->stored += kept;
 	if (channel->stored > channel->touched)

@@ -41,6 +41,10 @@ struct output_progress {
 int output_init(void) __attribute__((warn_unused_result));
 /* In every new process: descriptors 1 and 2 become pipes and the lock is new. Can be called again after a fork. */
 int output_open_pipes(void) __attribute__((warn_unused_result));
+/* In a forked copy. */
+void output_close_pipes(void);
+/* Is it a descriptor of ours? */
+bool output_owns(int fd);
 /* The end of a pipe that the I/O thread polls. */
 int output_pipe(enum output_channel channel);
 

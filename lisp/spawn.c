@@ -36,7 +36,7 @@ static void let_go(int keep)
 }
 
 /* Forks a worker that keeps theirs; ours is handed out, or closed if the fork fails. */
-static pid_t fork_worker(const struct worker_birth *birth, int theirs, int ours, int *handed_out)
+static pid_t fork_worker(struct worker_birth *birth, int theirs, int ours, int *handed_out)
 {
 	pid_t pid = fork();
 
@@ -62,6 +62,7 @@ pid_t spawn_worker(const struct spawn_order *order, int *ready)
 		return -errno;
 	struct worker_birth birth = {
 		.session = order->session,
+		.lineage = order->lineage,
 		.runtime_directory = order->runtime_directory,
 		.directory = order->directory,
 		.incarnation = order->incarnation,
@@ -74,16 +75,24 @@ pid_t spawn_worker(const struct spawn_order *order, int *ready)
 
 pid_t spawn_connected(int *connection)
 {
+	struct lineage *lineage = lineage_new();
 	int ends[2];
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+	if (!lineage)
+		return -ENOMEM;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
+		lineage_free(lineage);
 		return -errno;
+	}
 	struct worker_birth birth = {
 		.session = UNNAMED_SESSION,
+		.lineage = lineage,
 		.directory = "/",
 		.incarnation = 1,
 		.connection = ends[1],
 		.ready = -1,
 	};
-	return fork_worker(&birth, ends[1], ends[0], connection);
+	pid_t pid = fork_worker(&birth, ends[1], ends[0], connection);
+	lineage_free(lineage); /* the worker has its own view of it, and nobody follows it */
+	return pid;
 }

@@ -7,9 +7,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lineage.h"
+
 struct spawn_order {
 	const char *runtime_directory; /* where it listens, under the session's name */
 	const char *session;
+	struct lineage *lineage;
 	const char *directory; /* where user code runs */
 	uint64_t incarnation;
 	uint64_t last_seq; /* the last evaluation that the session has begun, in another process */

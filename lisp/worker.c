@@ -21,6 +21,8 @@
 #include "limits.h"
 #include "listener.h"
 #include "output.h"
+#include "sessionlock.h"
+#include "snapshot.h"
 
 #define EXIT_NO_START 72
 
@@ -94,6 +96,7 @@ static void equip(const struct worker_birth *birth)
 {
 	struct iothread_identity identity = {
 		.session = birth->session,
+		.lineage = birth->lineage,
 		.incarnation = birth->incarnation,
 		.last_seq = birth->last_seq,
 		.connection = birth->connection,
@@ -111,20 +114,61 @@ static void equip(const struct worker_birth *birth)
 		refuse(birth, "cannot start a thread", -result);
 }
 
-void worker_main(const struct worker_birth *birth)
+/*
+ * Makes a copy if it is time. True in a copy that has taken the dead worker's place: it makes a copy of its own before
+ * anybody can reach it, because what killed the worker may kill it too.
+ */
+static bool protect(struct worker_birth *birth)
 {
+	if (!snapshot_attend(birth->lineage))
+		return false;
+	do {
+		birth->incarnation = lineage_inherit(birth->lineage);
+		iothread_inherit();
+	} while (snapshot_take(birth->lineage));
+	equip(birth);
+	return true;
+}
+
+/* Kept by this process and all that follow it, see sessionlock.h. */
+static void lock_session(const struct worker_birth *birth)
+{
+	if (!birth->runtime_directory)
+		return;
+	int lock = sessionlock_take(birth->runtime_directory, birth->session);
+	if (lock < 0)
+		refuse(birth, lock == -EWOULDBLOCK ? "the session has a process" : "cannot lock the session", -lock);
+	descriptors_raise(lock);
+}
+
+static void begin_life(struct worker_birth *birth)
+{
+	lock_session(birth);
+	lineage_begin(birth->lineage, birth->incarnation, birth->last_seq);
 	equip(birth);
 	enter_directory(birth->directory);
 	renew_lisp();
-	if (birth->ready >= 0) {
-		if (write(birth->ready, "", 1) < 0)
-			_exit(EXIT_NO_START);
-		close(birth->ready);
-	}
+	if (birth->ready < 0)
+		return;
+	if (write(birth->ready, "", 1) < 0)
+		_exit(EXIT_NO_START);
+	close(birth->ready);
+	birth->ready = -1;
+}
+
+void worker_main(struct worker_birth *birth)
+{
+	begin_life(birth);
 	for (;;) {
+		const struct request *request = iothread_next(snapshot_due_us());
 		struct frame_builder result = {0};
 
-		evaluation_run(iothread_next(), &result);
+		/* A copy that took over has dropped the request: the worker died with it. */
+		if (((!request || snapshot_is_overdue()) && protect(birth)) || !request)
+			continue;
+		evaluation_run(request, &result);
 		iothread_finish(&result);
+		if (birth->runtime_directory)
+			snapshot_note_answer();
 	}
 }

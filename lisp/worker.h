@@ -6,8 +6,11 @@
 
 #include <stdint.h>
 
+#include "lineage.h"
+
 struct worker_birth {
 	const char *session;
+	struct lineage *lineage;
 	const char *runtime_directory; /* where it listens under the session's name, or NULL */
 	const char *directory;         /* where user code runs */
 	uint64_t incarnation;
@@ -16,7 +19,8 @@ struct worker_birth {
 	int ready;         /* gets a byte once the worker can be connected to, or a text that says why not; or -1 */
 };
 
-/* Serves evaluations until the process ends. Called in a child of the zygote, on its main thread. */
-void worker_main(const struct worker_birth *birth) __attribute__((noreturn));
+/* Serves evaluations until the process ends, in this process and in those that follow it. Called in a child of the
+ * zygote, on its main thread. */
+void worker_main(struct worker_birth *birth) __attribute__((noreturn));
 
 #endif

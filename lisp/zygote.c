@@ -31,6 +31,7 @@
 #include "log.h"
 #include "paths.h"
 #include "recipes.h"
+#include "sessionlock.h"
 #include "spawn.h"
 #include "worklink.h"
 
@@ -39,6 +40,7 @@
 
 struct zygote_worker {
 	char session[WORKLINK_SESSION_ID_LENGTH + 1];
+	struct lineage *lineage;
 	pid_t pid;
 	int ready; /* -1 once it listens */
 };
@@ -119,7 +121,7 @@ static void say_refused(const char *session, const char *reason)
 	say(&frame);
 }
 
-static void say_died(const struct zygote_worker *worker, int status)
+static void say_died(const struct zygote_worker *worker, int status, pid_t heir)
 {
 	struct frame_builder frame = {0};
 
@@ -127,6 +129,8 @@ static void say_died(const struct zygote_worker *worker, int status)
 	frame_put_text(&frame, WORK_SESSION, worker->session);
 	frame_put_number(&frame, WORK_PID, (uint64_t)worker->pid);
 	frame_put_number(&frame, WORK_STATUS, (uint64_t)status);
+	if (heir)
+		frame_put_number(&frame, WORK_HEIR, (uint64_t)heir);
 	say(&frame);
 }
 
@@ -140,7 +144,7 @@ static struct zygote_worker *find_worker(const char *session)
 	return NULL;
 }
 
-static void add_worker(const char *session, pid_t pid, int ready)
+static void add_worker(const struct spawn_order *order, pid_t pid, int ready)
 {
 	if (zygote.worker_count == zygote.worker_capacity) {
 		zygote.worker_capacity = zygote.worker_capacity ? 2 * zygote.worker_capacity : 16;
@@ -149,8 +153,8 @@ static void add_worker(const char *session, pid_t pid, int ready)
 			abort();
 	}
 	struct zygote_worker *worker = &zygote.workers[zygote.worker_count++];
-	*worker = (struct zygote_worker){.pid = pid, .ready = ready};
-	memcpy(worker->session, session, sizeof(worker->session));
+	*worker = (struct zygote_worker){.lineage = order->lineage, .pid = pid, .ready = ready};
+	memcpy(worker->session, order->session, sizeof(worker->session));
 }
 
 static void kill_worker(const struct zygote_worker *worker)
@@ -159,19 +163,50 @@ static void kill_worker(const struct zygote_worker *worker)
 	kill(-worker->pid, SIGKILL);
 }
 
+/* A worker's orphans are ours. What its memory says is not to be trusted. */
+static bool is_orphan(pid_t pid)
+{
+	siginfo_t unused;
+
+	for (size_t i = 0; i < zygote.worker_count; i++)
+		if (zygote.workers[i].pid == pid)
+			return false;
+	return pid > 1 && waitid(P_PID, (id_t)pid, &unused, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* Nobody is to take over: the copy would see that by itself, but we may not be there to reap it then. */
+static void bury_copy(const struct zygote_worker *worker)
+{
+	pid_t copy = lineage_copy(worker->lineage);
+
+	if (is_orphan(copy)) {
+		kill(copy, SIGKILL);
+		waitpid(copy, NULL, 0);
+	}
+}
+
 static void bury_worker(struct zygote_worker *worker, int status)
 {
+	pid_t heir = lineage_heir(worker->lineage, worker->pid);
 	char path[PATHS_SOCKET_SIZE];
 
 	kill(-worker->pid, SIGKILL); /* what it had started */
+	if (is_orphan(heir)) {
+		say_died(worker, status, heir);
+		worker->pid = heir;
+		return;
+	}
+	bury_copy(worker);
+	sessionlock_remove(zygote.options->runtime_directory, worker->session);
 	if (paths_beside(zygote.options->runtime_directory, worker->session, path) == 0)
 		unlink(path);
 	if (worker->ready >= 0) {
 		close(worker->ready);
 		say_refused(worker->session, "its process died while it started");
 	} else {
-		say_died(worker, status);
+		say_died(worker, status, 0);
 	}
+	lineage_free(worker->lineage);
 	*worker = zygote.workers[--zygote.worker_count];
 	if (zygote.worker_count == 0)
 		zygote.lonely_since_us = clock_microseconds();
@@ -217,7 +252,19 @@ static bool is_session_id(const char *session)
 	return strlen(session) == WORKLINK_SESSION_ID_LENGTH && strspn(session, allowed) == WORKLINK_SESSION_ID_LENGTH;
 }
 
-static void spawn(const struct spawn_order *order)
+/* pid 0: whichever it is, and nobody follows it. */
+static void end_process(const char *session, uint64_t pid)
+{
+	const struct zygote_worker *worker = find_worker(session);
+
+	if (!worker || (pid != 0 && (uint64_t)worker->pid != pid))
+		return;
+	if (pid == 0)
+		lineage_end(worker->lineage);
+	kill_worker(worker);
+}
+
+static void spawn(struct spawn_order *order)
 {
 	const struct zygote_worker *existing = find_worker(order->session);
 	char reason[256];
@@ -229,18 +276,21 @@ static void spawn(const struct spawn_order *order)
 			say_spawned(existing);
 		return;
 	}
-	pid_t pid = spawn_worker(order, &ready);
+	order->lineage = lineage_new();
+	pid_t pid = order->lineage ? spawn_worker(order, &ready) : -ENOMEM;
 	if (pid < 0) {
+		if (order->lineage)
+			lineage_free(order->lineage);
 		snprintf(reason, sizeof(reason), "no process for it: %s", strerror(-(int)pid));
 		say_refused(order->session, reason);
 		return;
 	}
-	add_worker(order->session, pid, ready);
+	add_worker(order, pid, ready);
 }
 
 /* ---- what the daemon says */
 
-static bool read_order(struct frame *frame, char **session, char **directory, struct spawn_order *order)
+static bool read_order(struct frame *frame, char **session, char **directory, uint64_t *pid, struct spawn_order *order)
 {
 	enum frame_status status;
 	struct field field;
@@ -255,6 +305,8 @@ static bool read_order(struct frame *frame, char **session, char **directory, st
 			good = field_number(&field, &order->last_seq);
 		else if (field.tag == WORK_INCARNATION)
 			good = field_number(&field, &order->incarnation);
+		else if (field.tag == WORK_PID)
+			good = field_number(&field, pid);
 	}
 	order->session = *session;
 	order->directory = *directory;
@@ -266,7 +318,8 @@ static bool handle_frame(struct frame *frame)
 {
 	struct spawn_order order = {.runtime_directory = zygote.options->runtime_directory, .incarnation = 1};
 	char *session = NULL, *directory = NULL;
-	bool trusted = read_order(frame, &session, &directory, &order);
+	uint64_t pid = 0;
+	bool trusted = read_order(frame, &session, &directory, &pid, &order);
 
 	if (trusted && frame->type == ZYGOTE_QUIT) {
 		zygote.quitting = true;
@@ -275,9 +328,7 @@ static bool handle_frame(struct frame *frame)
 	} else if (trusted && frame->type == ZYGOTE_SPAWN) {
 		spawn(&order);
 	} else if (trusted && frame->type == ZYGOTE_KILL) {
-		const struct zygote_worker *worker = find_worker(session);
-		if (worker)
-			kill_worker(worker);
+		end_process(session, pid);
 	}
 	free(session);
 	free(directory);
@@ -351,8 +402,10 @@ static bool handle_signals(void)
 /* Sessions end with the zygote only when it is told to end, not when it crashes. */
 static void end_workers(void)
 {
-	for (size_t i = 0; i < zygote.worker_count; i++)
+	for (size_t i = 0; i < zygote.worker_count; i++) {
+		lineage_end(zygote.workers[i].lineage);
 		kill_worker(&zygote.workers[i]);
+	}
 	while (zygote.worker_count > 0) {
 		struct pollfd signals = {.fd = zygote.signals, .events = POLLIN};
 

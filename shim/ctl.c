@@ -131,6 +131,10 @@ static void print_sessions(json_object *sessions)
 
 		printf("  %-28s  %-12s %8s  %-12s  %s\n", text_of(session, "id"), text_of(session, "state"),
 			text_of(session, "pid"), text_of(session, "name"), text_of(session, "directory"));
+		if (json_object_object_get_ex(session, "unprotectedBecause", NULL))
+			printf("    its last %lld evaluations would be undone if its process died: %s\n",
+				(long long)(number_of(session, "evaluations") - number_of(session, "protected")),
+				text_of(session, "unprotectedBecause"));
 	}
 }
 

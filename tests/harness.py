@@ -109,6 +109,21 @@ def open_files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+def copies_of(pid):
+    """The sleeping copies of a worker."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children
+            if alive(child) and pathlib.Path(f"/proc/{child}/comm").read_text() == "cl-mcp-snapshot\n"]
+
+
+def kill_for_good(pid):
+    """Kills a worker and its copy, so that nobody takes over."""
+    os.kill(pid, signal.SIGSTOP)
+    for copy in copies_of(pid):
+        os.kill(copy, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+
+
 class Runtime:
     """A runtime directory and whatever runs in it. Close it, or use it as a context manager."""
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import BUILD_DIR, PROGRAMS, Runtime, kilobytes, open_files, wait_until
+from harness import BUILD_DIR, PROGRAMS, Runtime, copies_of, kilobytes, kill_for_good, open_files, wait_until
 from mcpschema import NEWEST_HANDSHAKE, STATELESS
 
 
@@ -335,7 +335,7 @@ def test_descriptors_return_to_the_baseline(own_runtime):
         assert len(sessions) == 51
         for entry in sessions:
             if entry["id"] not in kept:
-                os.kill(entry["pid"], signal.SIGKILL)
+                kill_for_good(entry["pid"])
         wait_until(lambda: (open_files(daemon), open_files(zygote)) == baseline,
                    f"descriptors of daemon and zygote are back to {baseline}", 10)
         assert keeper.evaluate("(+ 1 2)").text == "=> 3"
@@ -350,7 +350,8 @@ def test_ten_idle_sessions_are_cheap(own_runtime):
     status = clients[0].result("cl-mcpd/status")
     workers = [entry["pid"] for entry in status["sessions"]]
     assert len(workers) == 10
-    each = [kilobytes(pid, "Pss") for pid in workers]
+    wait_until(lambda: all(copies_of(pid) for pid in workers), "each has a copy")
+    each = [kilobytes(pid, "Pss") for worker in workers for pid in [worker, *copies_of(worker)]]
     print(f"ten idle sessions: {sum(each)} kB PSS together, zygote {kilobytes(status['zygote']['pid'], 'Pss')} kB, "
           f"daemon {kilobytes(status['pid'], 'Pss')} kB, shim {kilobytes(clients[0].process.pid, 'Pss')} kB, "
           f"zygote boot {status['zygote']['bootMs']} ms")

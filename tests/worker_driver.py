@@ -32,7 +32,9 @@ TAGS = {
     "stderr": (21, "bytes"), "stdout_total": (22, "number"), "stderr_total": (23, "number"),
     "warning": (24, "texts"), "value": (25, "texts"), "cut": (26, "texts"), "error_type": (27, "text"),
     "error_message": (28, "text"), "frame": (29, "texts"), "exit_code": (30, "number"), "lines": (31, "number"),
-    "last_line": (32, "bytes"), "kept": (33, "number"),
+    "last_line": (32, "bytes"), "kept": (33, "number"), "heir": (34, "number"), "restored": (35, "number"),
+    "undone": (36, "texts"), "interrupted": (37, "number"), "interrupted_origin": (38, "bytes"),
+    "protected": (39, "number"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
@@ -115,7 +117,9 @@ class Link:
                 if len(self.buffer) >= 4 + length:
                     body = bytes(self.buffer[4:4 + length])
                     del self.buffer[:4 + length]
-                    return Message(body)
+                    if body[:1] != b"c":  # copies are made at any moment
+                        return Message(body)
+                    continue
             if not select.select([self.socket], [], [], max(0, deadline - time.monotonic()))[0]:
                 raise TimeoutError("no frame came")
             try:

@@ -1,0 +1,177 @@
+/*
+ * lineage.c - the shared memory of a session's processes.
+ *
+ * The living worker is the only writer but for `ended`, and a copy reads when the worker is dead, so nothing here needs
+ * a lock. Which process counts is decided by two pids: a copy inherits if it is the one that is named, and there is
+ * never a moment without a named one, because a new copy is named before the older is let go.
+ */
+#include "config.h"
+
+#include "lineage.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "utf8.h"
+#include "worklink.h"
+
+struct recent {
+	uint64_t seq;
+	uint32_t length;
+	bool is_cut;
+	uint8_t code[LINEAGE_CODE_MAX];
+};
+
+struct lineage {
+	_Atomic pid_t worker;
+	_Atomic pid_t copy; /* 0: none */
+	atomic_bool ended;
+	uint64_t incarnation;
+	uint64_t begun;
+	uint64_t finished;
+	uint64_t forgotten; /* stored by the daemon */
+	uint64_t told;      /* what was undone up to this one has been told */
+	struct recent recent[LINEAGE_RECENT];
+	size_t origin_length;
+	uint8_t origin[LINEAGE_ORIGIN_MAX]; /* of the last one begun; touched as far as it is long */
+};
+
+struct lineage *lineage_new(void)
+{
+	void *memory = mmap(NULL, sizeof(struct lineage), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+void lineage_free(struct lineage *lineage)
+{
+	munmap(lineage, sizeof(*lineage));
+}
+
+void lineage_end(struct lineage *lineage)
+{
+	lineage->ended = true;
+}
+
+pid_t lineage_heir(const struct lineage *lineage, pid_t dead)
+{
+	for (;;) {
+		pid_t worker = lineage->worker, copy = lineage->copy;
+
+		/* The copy may have become the worker between the two. */
+		if (worker == lineage->worker)
+			return lineage->ended ? 0 : worker == dead ? copy : worker;
+	}
+}
+
+pid_t lineage_copy(const struct lineage *lineage)
+{
+	return lineage->copy;
+}
+
+/* ---- the worker */
+
+void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_seq)
+{
+	lineage->incarnation = incarnation;
+	lineage->begun = lineage->finished = lineage->forgotten = last_seq;
+	lineage->worker = getpid();
+}
+
+void lineage_set_copy(struct lineage *lineage, pid_t copy)
+{
+	lineage->copy = copy;
+}
+
+void lineage_note_begun(struct lineage *lineage, const struct request *request)
+{
+	struct recent *recent = &lineage->recent[request->seq % LINEAGE_RECENT];
+	size_t length = request->code_length;
+
+	recent->seq = request->seq;
+	recent->is_cut = length > LINEAGE_CODE_MAX;
+	if (recent->is_cut)
+		length = utf8_whole_characters(request->code, LINEAGE_CODE_MAX);
+	memcpy(recent->code, request->code, length);
+	recent->length = (uint32_t)length;
+	lineage->origin_length = request->origin_length <= LINEAGE_ORIGIN_MAX ? request->origin_length : 0;
+	memcpy(lineage->origin, request->origin, lineage->origin_length);
+	lineage->begun = request->seq;
+}
+
+void lineage_note_finished(struct lineage *lineage, uint64_t seq)
+{
+	lineage->finished = seq;
+}
+
+void lineage_note_forgotten(struct lineage *lineage, uint64_t seq)
+{
+	lineage->forgotten = seq;
+}
+
+void lineage_note_told(struct lineage *lineage, uint64_t seq)
+{
+	lineage->told = seq;
+}
+
+/* ---- the copy */
+
+bool lineage_may_inherit(const struct lineage *lineage)
+{
+	return !lineage->ended && lineage->copy == getpid();
+}
+
+uint64_t lineage_inherit(struct lineage *lineage)
+{
+	lineage->worker = getpid();
+	lineage->copy = 0;
+	return ++lineage->incarnation;
+}
+
+uint64_t lineage_begun(const struct lineage *lineage)
+{
+	return lineage->begun;
+}
+
+uint64_t lineage_forgotten(const struct lineage *lineage)
+{
+	return lineage->forgotten;
+}
+
+/* One line, whatever the code's own lines are. */
+static void put_undone(const struct recent *recent, struct frame_builder *hello)
+{
+	static const char more[] = "...";
+	char text[LINEAGE_CODE_MAX + sizeof(more)];
+	size_t length = recent->length < LINEAGE_CODE_MAX ? recent->length : LINEAGE_CODE_MAX;
+
+	for (size_t i = 0; i < length; i++)
+		text[i] = recent->code[i] < ' ' ? ' ' : (char)recent->code[i];
+	if (recent->is_cut) {
+		memcpy(text + length, more, sizeof(more) - 1);
+		length += sizeof(more) - 1;
+	}
+	frame_put(hello, WORK_UNDONE, text, length);
+}
+
+void lineage_put_undone(const struct lineage *lineage, uint64_t restored, uint64_t until, struct frame_builder *hello)
+{
+	uint64_t first = (lineage->told > restored ? lineage->told : restored) + 1;
+
+	if (until >= first + LINEAGE_RECENT)
+		first = until - LINEAGE_RECENT + 1;
+
+	for (uint64_t seq = first; seq <= until && seq <= lineage->finished; seq++) {
+		const struct recent *recent = &lineage->recent[seq % LINEAGE_RECENT];
+		if (recent->seq == seq)
+			put_undone(recent, hello);
+	}
+}
+
+void lineage_put_origin(const struct lineage *lineage, uint8_t tag, struct frame_builder *hello)
+{
+	if (lineage->origin_length > 0 && lineage->origin_length <= LINEAGE_ORIGIN_MAX)
+		frame_put(hello, tag, lineage->origin, lineage->origin_length);
+}

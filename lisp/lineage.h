@@ -1,0 +1,60 @@
+/*
+ * lineage.h - what the processes of one session share: the worker, its sleeping copy, and those that came before.
+ *
+ * Shared memory that the zygote maps before it forks the worker; every copy inherits it. The living worker writes here
+ * what its heir must know and cannot learn from its own memory, which is that of an earlier moment: which evaluations
+ * were begun and finished since, and for whom the last one was run. User code can write here too, as it can anywhere in
+ * its own process: whoever has more rights believes nothing of it.
+ */
+#ifndef LINEAGE_H
+#define LINEAGE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "frame.h"
+#include "request.h"
+
+/* How many evaluations are remembered by the beginning of their code. */
+#define LINEAGE_RECENT 128
+#define LINEAGE_CODE_MAX 80
+/* The daemon keeps an origin below this; a longer one is not remembered. */
+#define LINEAGE_ORIGIN_MAX (128u << 10)
+
+struct lineage;
+
+/* In the zygote. NULL if there is no memory. */
+struct lineage *lineage_new(void);
+void lineage_free(struct lineage *lineage);
+/* Nobody shall take over from now on. */
+void lineage_end(struct lineage *lineage);
+/* Who takes over, or has taken over, from the process that died; 0 if nobody. */
+pid_t lineage_heir(const struct lineage *lineage, pid_t dead);
+/* The sleeping copy; 0 if there is none. */
+pid_t lineage_copy(const struct lineage *lineage);
+
+/* In the worker, at its birth. */
+void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_seq);
+/* A copy has been made and is the one that counts. */
+void lineage_set_copy(struct lineage *lineage, pid_t copy);
+void lineage_note_begun(struct lineage *lineage, const struct request *request);
+void lineage_note_finished(struct lineage *lineage, uint64_t seq);
+void lineage_note_forgotten(struct lineage *lineage, uint64_t seq);
+/* Clients know what became of the evaluations up to this one. */
+void lineage_note_told(struct lineage *lineage, uint64_t seq);
+
+/* In the copy, when the worker is dead. */
+bool lineage_may_inherit(const struct lineage *lineage);
+/* Makes the caller the worker. Returns its incarnation. */
+uint64_t lineage_inherit(struct lineage *lineage);
+uint64_t lineage_begun(const struct lineage *lineage);
+uint64_t lineage_forgotten(const struct lineage *lineage);
+/* Adds to a hello what was finished after `restored` and is undone by that, one field each. */
+void lineage_put_undone(const struct lineage *lineage, uint64_t restored, uint64_t until, struct frame_builder *hello);
+/* Adds for whom the last evaluation was run. */
+void lineage_put_origin(const struct lineage *lineage, uint8_t tag, struct frame_builder *hello);
+
+#endif

@@ -1,0 +1,186 @@
+"""What a client sees when its session's process dies: an answer that says so, and a session that goes on."""
+
+import os
+import signal
+
+from harness import alive, copies_of, kill_for_good, wait_until
+
+
+def session_pid(client):
+    return client.result("cl-mcpd/status")["sessions"][0]["pid"]
+
+
+def begin(client, code):
+    """Starts an evaluation and waits until it runs; its last line of output is then `there`."""
+    request = client.start_evaluation(f'(progn (write-line "there") {code})', token=f"t{begin.count}")
+    token, begin.count = f"t{begin.count}", begin.count + 1
+    wait_until(lambda: client.progress(token), "it runs")
+    return request
+
+
+begin.count = 0
+
+
+def protect(client):
+    """Waits until the session's process has a copy that knows of everything; returns its pid."""
+    def protected():
+        session = client.result("cl-mcpd/status")["sessions"][0]
+        return session["protected"] == session["evaluations"] and session["pid"]
+    client.evaluate("1")
+    return wait_until(protected, "there is a copy")
+
+
+DIED = ("[ERROR] WORKER-DIED\nThe Lisp process was ended by signal 9 (Killed). "
+        "The evaluation was not completed and will not be repeated. ")
+RESTORED = "[warnings]\nSESSION-RESTORED: The Lisp process was ended by signal 9 (Killed). "
+NOTHING_LOST = "The session goes on with everything that was answered before."
+
+
+def test_a_killed_evaluation_is_reported_and_the_definitions_remain(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defun square (x) (* x x)) (defvar *n* 3)")
+    pid = protect(client)
+    request = begin(client, "(setf *n* 4) (sleep 1000)")
+    os.kill(pid, signal.SIGKILL)
+    assert client.evaluation(request).text == DIED + NOTHING_LOST
+    assert client.evaluate("(list (square 5) *n*)").text == "=> (25 3)"
+    assert session_pid(client) != pid
+
+
+def test_a_session_killed_while_idle_says_so_once_and_goes_on(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defun square (x) (* x x))")
+    os.kill(protect(client), signal.SIGKILL)
+    assert client.evaluate("(square 5)").text == RESTORED + NOTHING_LOST + "\n\n=> 25"
+    assert client.evaluate("(square 6)").text == "=> 36"
+
+
+def test_answered_evaluations_that_are_undone_are_named(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 0)")
+    pid = protect(client)
+    client.evaluate("(defvar *t* (mp:process-run-function 'idle #'sleep 1000))")  # and so no copies are made
+    client.evaluate("(incf *n*)")
+    client.evaluate("(incf *n* 10)")
+    reason = wait_until(lambda: client.result("cl-mcpd/status")["sessions"][0].get("unprotectedBecause"), "it is said why")
+    assert reason == "threads are running"
+    assert (b"its last 3 evaluations would be undone if its process died: threads are running\n"
+            in own_runtime.control("status").stdout)
+    os.kill(pid, signal.SIGKILL)
+    assert client.evaluate("*n*").text == (
+        RESTORED + "The session goes on as it was 3 evaluations before. Undone, and not repeated: "
+        "(defvar *t* (mp:process-run-function 'idle #'sleep 1000)); (incf *n*); (incf *n* 10)\n\n=> 0")
+
+
+def test_a_session_without_a_copy_begins_anew_and_says_so(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 1)")
+    kill_for_good(session_pid(client))
+    wait_until(lambda: client.result("cl-mcpd/status")["sessions"][0]["state"] == "empty", "its process is known to be dead")
+    assert client.evaluate("(boundp '*n*)").text == (
+        "[warnings]\nSESSION-RESTARTED: The Lisp process was ended by signal 9 (Killed). What was defined in this session is "
+        "gone; the session goes on in a new process.\n\n=> NIL")
+
+
+def test_what_waits_behind_a_killed_evaluation_runs_in_its_order(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 0)")
+    pid = protect(client)
+    deadly = begin(client, "(sleep 1000)")
+    waiting = [client.start_evaluation("(incf *n*)") for _ in range(20)]
+    os.kill(pid, signal.SIGKILL)
+    assert client.evaluation(deadly).text == DIED + NOTHING_LOST
+    assert [client.evaluation(request).text for request in waiting] == [f"=> {n}" for n in range(1, 21)]
+
+
+def test_a_loop_that_cannot_be_interrupted_costs_no_definition(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 8)")
+    protect(client)
+    request = client.start_evaluation("(mp:without-interrupts (loop))", timeout=0.2)
+    text = client.evaluation(request).text
+    assert text.startswith("[ERROR] WORKER-DIED\nThe evaluation did not end within 2 seconds") and NOTHING_LOST in text
+    assert client.evaluate("*n*").text == "=> 8"
+
+
+def begin_and_trace(client, trace):
+    """Starts an evaluation that leaves a line in a file each time it is run, and waits until it runs."""
+    request = client.start_evaluation(f'(progn (with-open-file (s "{trace}" :direction :output :if-exists :append '
+                                      ':if-does-not-exist :create) (write-line "ran" s)) (incf *n*) (sleep 1000))')
+    wait_until(lambda: trace.exists() and trace.read_text() == "ran\n", "it runs")
+    return request
+
+
+def assert_interrupted_once(client, request, trace):
+    answer = client.evaluation(request).text
+    assert answer.startswith("[ERROR] WORKER-DIED\n") and NOTHING_LOST in answer
+    assert client.evaluate("*n*").text == "=> 0"
+    assert trace.read_text() == "ran\n"
+
+
+def test_daemon_and_process_killed_together_the_evaluation_is_answered_once_and_not_repeated(own_runtime, tmp_path):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 0)")
+    for turn in range(5):
+        pid = protect(client)
+        trace = tmp_path / f"trace{turn}"
+        request = begin_and_trace(client, trace)
+        os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+        assert_interrupted_once(client, request, trace)
+
+
+def test_a_copy_that_is_slow_to_take_over_is_waited_for_and_nothing_runs_twice(own_runtime, tmp_path):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 0)")
+    caught = 0
+    for turn in range(20):
+        pid = protect(client)
+        copy = copies_of(pid)[-1]  # one before it may not be gone yet
+        trace = tmp_path / f"trace{turn}"
+        request = begin_and_trace(client, trace)
+        os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+        while alive(pid):
+            pass
+        os.kill(copy, signal.SIGSTOP)  # perhaps before it listens
+        # The new daemon goes on without the session after two seconds, and takes the line that the shim has sent again.
+        with own_runtime.client().open() as other:
+            caught += other.result("cl-mcpd/status")["sessions"][0]["state"] == "reviving"
+        os.kill(copy, signal.SIGCONT)
+        assert_interrupted_once(client, request, trace)
+        if caught == 2:
+            return
+    raise AssertionError("the copy was always faster")
+
+
+def test_the_copy_takes_over_when_the_zygote_is_dead_too(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 9)")
+    pid = protect(client)
+    os.kill(own_runtime.ready()["zygote"]["pid"], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    text = client.evaluate("*n*").text
+    assert text.startswith("[warnings]\nSESSION-RESTORED: ") and text.endswith("=> 9")
+
+
+def test_killed_again_and_again_the_session_goes_on(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 0)")
+    for turn in range(1, 16):
+        assert client.evaluate("(incf *n*)").text.endswith(f"=> {turn}")
+        pid = protect(client)
+        request = begin(client, "(sleep 1000)")
+        os.kill(pid, signal.SIGKILL)
+        assert client.evaluation(request).text == DIED + NOTHING_LOST
+
+
+def test_two_sessions_do_not_feel_each_others_death(own_runtime):
+    one, other = own_runtime.client().open(), own_runtime.client().open()
+    one.evaluate("(defvar *n* 1)")
+    pid = protect(one)
+    other.evaluate("(defvar *n* 2)")
+    request = other.start_evaluation("(progn (sleep 0.3) *n*)")
+    os.kill(pid, signal.SIGKILL)
+    assert one.evaluate("*n*").text.endswith("=> 1")
+    assert other.evaluation(request).text == "=> 2"
