@@ -398,9 +398,13 @@ def test_a_dead_daemon_s_socket_does_not_matter(directory):
 
 
 def in_a_world_of_its_own(*command):
-    """The command with an empty /tmp and /run, where the usual socket is nobody else's, and with all it starts."""
+    """
+    The command with an empty /tmp and /run, where the usual socket is nobody else's, and with all it starts. These
+    tests stay where they are, even if that is below /tmp.
+    """
     return ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-            "sh", "-c", 'mount -t tmpfs none /tmp && mount -t tmpfs none /run && exec "$@"', "sh", *command]
+            "sh", "-c", 'mount --bind "$0" /mnt && mount -t tmpfs none /tmp && mount -t tmpfs none /run && '
+            'mkdir -p "$0" && mount --bind /mnt "$0" && exec "$@"', str(link_driver.HERE), *command]
 
 
 @pytest.mark.parametrize("keep", [("HOME", "PATH"), ("PATH",), ()], ids=["HOME and PATH", "PATH", "nothing"])

@@ -109,12 +109,13 @@ def test_large_requests_and_results_pass(worker):
     assert worker.value("(+ 1 2)") == "3"
 
 
-def test_daemon_that_does_not_read_blocks_only_itself(worker):
+def test_daemon_that_does_not_read_blocks_only_itself(worker, tmp_path):
     code = "(dotimes (i 1000000) (write-char #\\a))"
-    for _ in range(8):
+    for _ in range(7):
         worker.begin(code)
-    wait_for(lambda: not is_busy(worker.pid))
-    worker.connect()
+    worker.begin(f'{code} (close (open "{tmp_path}/done" :direction :output))')
+    wait_for((tmp_path / "done").exists)
+    wait_for(lambda: worker.connect() or not worker.hello.running)
     kept = [worker.link.receive() for _ in range(worker.hello.kept)]
     assert [len(result.stdout) for result in kept] == [1_000_000] * 8
 
