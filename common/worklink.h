@@ -36,7 +36,7 @@ enum zygote_report {
 
 /* Daemon to worker. */
 enum worker_request {
-	WORKER_EVALUATE = 'E', /* INCARNATION, SEQ, ORIGIN, TIME_LIMIT, perhaps PACKAGE, CODE */
+	WORKER_EVALUATE = 'E', /* INCARNATION, SEQ, ORIGIN, TIME_LIMIT, PROTECT, perhaps PACKAGE, CODE */
 	WORKER_CANCEL = 'C',   /* SEQ: stop it if it is the running one, else ignored */
 	WORKER_FORGET = 'F',   /* SEQ: results up to this one are stored */
 	WORKER_PEEK = 'P',     /* answered by PROGRESS if an evaluation runs */
@@ -106,6 +106,7 @@ enum worker_tag {
 	WORK_INTERRUPTED = 37,   /* number: a seq that was begun and of which there is no result */
 	WORK_INTERRUPTED_ORIGIN = 38, /* bytes: its ORIGIN */
 	WORK_PROTECTED = 39,          /* number: the seq after which its sleeping copy was made */
+	WORK_PROTECT = 40,            /* number: 1 if a copy shall be made before the result is sent */
 };
 
 #endif

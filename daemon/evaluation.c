@@ -19,8 +19,7 @@
 /* Of the last line of output in a progress message, in bytes. */
 #define LAST_LINE_MAX 300
 
-struct evaluation *evaluation_new(
-	struct request *request, const char *package, const char *code, size_t code_length, uint64_t time_limit_ms)
+struct evaluation *evaluation_new(struct request *request, const struct work *work)
 {
 	struct evaluation *evaluation = new_zeroed(sizeof(*evaluation));
 
@@ -28,10 +27,9 @@ struct evaluation *evaluation_new(
 	memcpy(evaluation->nonce, request->conversation->nonce, LINK_NONCE_SIZE);
 	evaluation->line = request->line;
 	evaluation->item = request->item;
-	evaluation->package = new_text(package);
-	evaluation->code = new_copy(code, code_length);
-	evaluation->code_length = code_length;
-	evaluation->time_limit_ms = time_limit_ms;
+	evaluation->work = *work;
+	evaluation->work.package = new_text(work->package);
+	evaluation->work.code = new_copy(work->code, work->code_length);
 	return evaluation;
 }
 
@@ -42,10 +40,10 @@ static bool take_place_of_waiting(struct evaluation *evaluation)
 
 	if (waiting->seq > 0)
 		return false;
-	if (!evaluation->code) {
-		evaluation->code = waiting->code;
-		evaluation->code_length = waiting->code_length;
-		waiting->code = NULL;
+	if (!evaluation->work.code) {
+		evaluation->work.code = waiting->work.code;
+		evaluation->work.code_length = waiting->work.code_length;
+		waiting->work.code = NULL;
 	}
 	TAILQ_REMOVE(&evaluation->request->session->evaluations, waiting, next);
 	evaluation_free(waiting);
@@ -69,8 +67,8 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 	evaluation->item = origin->item;
 	evaluation->started_at = origin->started_at;
 	if (origin->code) {
-		evaluation->code = new_copy(origin->code, origin->code_length);
-		evaluation->code_length = origin->code_length;
+		evaluation->work.code = new_copy(origin->code, origin->code_length);
+		evaluation->work.code_length = origin->code_length;
 	}
 	evaluation->request = conversation_by_line(conversation, origin->line, origin->item);
 	if (evaluation->request && evaluation->request->evaluation && !take_place_of_waiting(evaluation)) {
@@ -89,8 +87,8 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 
 void evaluation_free(struct evaluation *evaluation)
 {
-	free(evaluation->package);
-	free(evaluation->code);
+	free((char *)evaluation->work.package);
+	free((char *)evaluation->work.code);
 	free(evaluation);
 }
 
@@ -131,8 +129,8 @@ static void record(
 	struct store_evaluation row = {
 		.session = session->id,
 		.seq = result->seq,
-		.code = evaluation->code,
-		.code_length = evaluation->code_length,
+		.code = evaluation->work.code,
+		.code_length = evaluation->work.code_length,
 		.text = text->data,
 		.text_length = text->length,
 		.package = session->package ? session->package : "",

@@ -15,17 +15,13 @@ struct evaluation {
 	uint8_t nonce[LINK_NONCE_SIZE];
 	uint64_t line;
 	uint32_t item;
-	char *package; /* NULL for the session's own */
-	char *code;    /* NULL if it is not known any more */
-	size_t code_length;
-	uint64_t time_limit_ms;
+	struct work work;    /* its texts are owned; code is NULL if it is not known any more */
 	uint64_t seq;        /* 0 until it is sent */
 	uint64_t started_at; /* universal time */
 	double last_progress;
 };
 
-struct evaluation *evaluation_new(
-	struct request *request, const char *package, const char *code, size_t code_length, uint64_t time_limit_ms);
+struct evaluation *evaluation_new(struct request *request, const struct work *work);
 /* What a former daemon had begun; its request lives on in the conversation it came from. */
 struct evaluation *evaluation_adopt(struct server *server, struct session *session, const struct origin *origin);
 /* Its request must have ended. */

@@ -21,7 +21,7 @@ enum origin_tag {
 };
 
 void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, bool is_default,
-	const char *code, size_t code_length)
+	const struct work *work)
 {
 	frame_begin(builder, ORIGIN_TYPE);
 	frame_put(builder, ORIGIN_NONCE, request->conversation->nonce, LINK_NONCE_SIZE);
@@ -33,8 +33,8 @@ void origin_encode(struct frame_builder *builder, const struct request *request,
 		frame_put_text(builder, ORIGIN_TOKEN, request->progress_token);
 	frame_put_number(builder, ORIGIN_STARTED, started_at);
 	frame_put_number(builder, ORIGIN_DEFAULT, is_default);
-	if (code_length <= ORIGIN_CODE_MAX)
-		frame_put(builder, ORIGIN_CODE, code, code_length);
+	if (work->code_length <= ORIGIN_CODE_MAX)
+		frame_put(builder, ORIGIN_CODE, work->code, work->code_length);
 	frame_end(builder);
 }
 

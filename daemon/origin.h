@@ -9,6 +9,7 @@
 #include "frame.h"
 #include "link.h"
 #include "request.h"
+#include "worker.h"
 
 /* Longer code is not kept with the origin; a transcript rebuilt after a crash says so. */
 #define ORIGIN_CODE_MAX (64u << 10)
@@ -28,7 +29,7 @@ struct origin {
 
 /* Of a request that is about to be evaluated. */
 void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, bool is_default,
-	const char *code, size_t code_length);
+	const struct work *work);
 /* False if it is not one of ours. */
 bool origin_decode(const uint8_t *data, size_t length, struct origin *origin) __attribute__((warn_unused_result));
 void origin_free(struct origin *origin);

@@ -143,6 +143,16 @@ void result_free(struct result *result)
 	*result = (struct result){0};
 }
 
+void result_add_warning(struct result *result, const char *text)
+{
+	struct result_list *list = &result->warnings;
+
+	list->items = must(reallocarray(list->items, list->count + 1, sizeof(*list->items)));
+	memmove(list->items + 1, list->items, list->count * sizeof(*list->items));
+	list->items[0] = (struct result_text){new_text(text), strlen(text)};
+	list->count++;
+}
+
 void result_make_error(struct result *result, uint64_t seq, const char *type, const char *message)
 {
 	*result = (struct result){.seq = seq, .outcome = OUTCOME_ERROR};

@@ -92,18 +92,8 @@ static void send_first(struct session *session)
 	evaluation->started_at = store_universal_time();
 	const char *default_session = evaluation->request->conversation->session;
 	bool is_default = default_session && strcmp(default_session, session->id) == 0;
-	origin_encode(&origin, evaluation->request, evaluation->started_at, is_default, evaluation->code,
-		evaluation->code_length);
-	worker_evaluate(session->worker,
-		&(struct worker_task){
-			.incarnation = session->incarnation,
-			.seq = evaluation->seq,
-			.origin = &origin,
-			.time_limit_ms = evaluation->time_limit_ms,
-			.package = evaluation->package,
-			.code = evaluation->code,
-			.code_length = evaluation->code_length,
-		});
+	origin_encode(&origin, evaluation->request, evaluation->started_at, is_default, &evaluation->work);
+	worker_evaluate(session->worker, session->incarnation, evaluation->seq, &origin, &evaluation->work);
 	frame_builder_free(&origin);
 	session->state = SESSION_RUNNING;
 	start_tick(session, evaluation);
@@ -143,10 +133,9 @@ void session_advance_all(struct server *server)
 	session_advance(session);
 }
 
-void session_evaluate(struct session *session, struct request *request, const char *package, const char *code,
-	size_t code_length, uint64_t time_limit_ms)
+void session_evaluate(struct session *session, struct request *request, const struct work *work)
 {
-	struct evaluation *evaluation = evaluation_new(request, package, code, code_length, time_limit_ms);
+	struct evaluation *evaluation = evaluation_new(request, work);
 
 	request->session = session;
 	request->evaluation = evaluation;
@@ -221,6 +210,14 @@ static void adopt_running(struct session *session, const struct worker_hello *he
 	origin_free(&origin);
 }
 
+/* Its evaluation has a result, which a copy that took over brings along. */
+static bool awaits_kept(const struct session *session)
+{
+	const struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+
+	return first && first->seq > 0;
+}
+
 static void on_hello(void *context, const struct worker_hello *hello)
 {
 	struct session *session = context;
@@ -232,7 +229,7 @@ static void on_hello(void *context, const struct worker_hello *hello)
 	session->incarnation = hello->incarnation;
 	session->last_seq = hello->last_seq;
 	session->protected_seq = hello->protected_seq;
-	session->state = SESSION_READY;
+	session->state = awaits_kept(session) ? SESSION_RUNNING : SESSION_READY;
 	if (hello->running_seq)
 		adopt_running(session, hello);
 	log_debug("%s: process %" PRIu64 " is ready", session->id, hello->pid);
@@ -259,39 +256,43 @@ static void take_kept_result(struct session *session, const struct result *resul
 	origin_free(&origin);
 }
 
-/* Tells, once, what became of the process before. */
-static void add_epitaph(struct session *session, struct result *result)
+/* Tells, once, what became of the process before; and of a copy that was asked for in vain. */
+static void add_notes(struct session *session, const struct evaluation *evaluation, struct result *result)
 {
-	struct result_list *warnings = &result->warnings;
+	struct text note = {0};
 
-	warnings->items = must(reallocarray(warnings->items, warnings->count + 1, sizeof(*warnings->items)));
-	memmove(warnings->items + 1, warnings->items, warnings->count * sizeof(*warnings->items));
-	warnings->items[0] = (struct result_text){session->epitaph, strlen(session->epitaph)};
-	warnings->count++;
-	session->epitaph = NULL;
+	if (session->epitaph)
+		result_add_warning(result, session->epitaph);
+	replace_text(&session->epitaph, NULL);
+	if (!evaluation->work.protect || session->protected_seq >= result->seq)
+		return;
+	text_printf(&note,
+		"NOT-PROTECTED: No copy of the session could be made: %s. If its process died, this call would be undone.",
+		session->unprotected ? session->unprotected : "unknown");
+	result_add_warning(result, note.data);
+	text_free(&note);
 }
 
 static void on_result(void *context, struct result *result)
 {
 	struct session *session = context;
 	struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+	bool is_kept = session->kept > 0;
 
+	session->kept -= is_kept;
 	if (result->package.length > 0)
 		replace_text(&session->package, result->package.data);
 	if (session->state == SESSION_RUNNING && first && first->seq == result->seq) {
-		if (session->epitaph)
-			add_epitaph(session, result);
+		add_notes(session, first, result);
 		session->state = SESSION_READY;
 		session_finish_first(session, result);
 	} else if (session->state == SESSION_RUNNING && session->stranger == result->seq) {
 		worker_forget(session->worker, result->seq);
 		session->state = SESSION_READY;
-	} else if (session->kept > 0) {
-		session->kept--;
+	} else if (is_kept) {
 		/* A copy that took over still has what its forerunner had delivered. */
 		if (result->seq > session->received_seq)
 			take_kept_result(session, result);
-		session_note_adopted(session, 1);
 	} else {
 		log_error("%s: its process reports an evaluation that nobody asked for", session->id);
 		session_lose_worker(session);
@@ -299,6 +300,8 @@ static void on_result(void *context, struct result *result)
 	}
 	if (result->seq > session->received_seq)
 		session->received_seq = result->seq;
+	if (is_kept)
+		session_note_adopted(session, 1);
 	session_advance(session);
 }
 

@@ -81,9 +81,8 @@ struct session *session_open(struct server *server, const char *id_or_name, cons
 /* By id or name; NULL if none is in the table. */
 struct session *session_find(struct server *server, const char *id_or_name);
 
-/* The code (not necessarily NUL-terminated) and package are copied. */
-void session_evaluate(struct session *session, struct request *request, const char *package, const char *code,
-	size_t code_length, uint64_t time_limit_ms);
+/* The work's texts are copied. */
+void session_evaluate(struct session *session, struct request *request, const struct work *work);
 /* The request's client does not want its answer any more. */
 void session_cancel(struct session *session, struct request *request);
 /* Goes on with what waited because a client did not read its answers. */

@@ -144,6 +144,10 @@ static bool settle_sent(struct session *session, const struct worker_hello *hell
 
 	if (!sent)
 		return false;
+	if (sent->seq <= hello->restored_seq && hello->kept > 0) {
+		TAILQ_INSERT_HEAD(&session->evaluations, sent, next); /* the copy has its result */
+		return false;
+	}
 	if (sent->seq > hello->last_seq && sent->request) {
 		sent->seq = 0;
 		TAILQ_INSERT_HEAD(&session->evaluations, sent, next);

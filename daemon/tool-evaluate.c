@@ -76,14 +76,14 @@ static struct session *default_session(struct server *server, struct request *re
 void tool_evaluate(struct server *server, struct request *request, struct json_object *arguments)
 {
 	struct json_object *code = json_object_object_get(arguments, "code");
-	const char *name, *package;
-	uint64_t time_limit_ms;
+	struct work work = {.protect = json_object_get_boolean(json_object_object_get(arguments, "protect"))};
+	const char *name;
 
-	if (!text_argument(arguments, "session", &name) || !text_argument(arguments, "package", &package)) {
+	if (!text_argument(arguments, "session", &name) || !text_argument(arguments, "package", &work.package)) {
 		tools_refuse_arguments(request, "Arguments session and package must not hold a NUL");
 		return;
 	}
-	if (!time_argument(arguments, &time_limit_ms)) {
+	if (!time_argument(arguments, &work.time_limit_ms)) {
 		tools_refuse_arguments(request, "Argument timeout must be a number of seconds from 0 to 1000000000");
 		return;
 	}
@@ -99,6 +99,7 @@ void tool_evaluate(struct server *server, struct request *request, struct json_o
 		return;
 	if (!request->conversation->saved)
 		conversation_save(request->conversation, NULL, NULL);
-	session_evaluate(session, request, package, json_object_get_string(code),
-		(size_t)json_object_get_string_len(code), time_limit_ms);
+	work.code = json_object_get_string(code);
+	work.code_length = (size_t)json_object_get_string_len(code);
+	session_evaluate(session, request, &work);
 }

@@ -61,6 +61,8 @@ static bool has_type(struct json_object *value, const char *type)
 		return json_object_is_type(value, json_type_string);
 	if (strcmp(type, "number") == 0)
 		return json_object_is_type(value, json_type_double) || json_object_is_type(value, json_type_int);
+	if (strcmp(type, "boolean") == 0)
+		return json_object_is_type(value, json_type_boolean);
 	return false;
 }
 

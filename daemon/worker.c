@@ -230,18 +230,21 @@ void worker_close(struct worker *worker)
 	free(worker);
 }
 
-void worker_evaluate(struct worker *worker, const struct worker_task *task)
+void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, const struct frame_builder *origin,
+	const struct work *work)
 {
 	struct frame_builder *builder = &worker->builder;
 
 	frame_begin(builder, WORKER_EVALUATE);
-	frame_put_number(builder, WORK_INCARNATION, task->incarnation);
-	frame_put_number(builder, WORK_SEQ, task->seq);
-	frame_put(builder, WORK_ORIGIN, task->origin->data, task->origin->length);
-	frame_put_number(builder, WORK_TIME_LIMIT, task->time_limit_ms);
-	if (task->package)
-		frame_put_text(builder, WORK_PACKAGE, task->package);
-	frame_put(builder, WORK_CODE, task->code, task->code_length);
+	frame_put_number(builder, WORK_INCARNATION, incarnation);
+	frame_put_number(builder, WORK_SEQ, seq);
+	frame_put(builder, WORK_ORIGIN, origin->data, origin->length);
+	frame_put_number(builder, WORK_TIME_LIMIT, work->time_limit_ms);
+	if (work->protect)
+		frame_put_number(builder, WORK_PROTECT, 1);
+	if (work->package)
+		frame_put_text(builder, WORK_PACKAGE, work->package);
+	frame_put(builder, WORK_CODE, work->code, work->code_length);
 	frame_end(builder);
 	peer_send(worker->peer, builder);
 	if (builder->capacity > 64u << 10)

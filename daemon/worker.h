@@ -55,16 +55,17 @@ struct worker *worker_dial(struct event_base *base, const char *path, const char
 	const struct worker_handler *handler, void *context);
 void worker_close(struct worker *worker);
 
-struct worker_task {
-	uint64_t incarnation, seq;
-	const struct frame_builder *origin;
-	uint64_t time_limit_ms; /* 0 for none */
-	const char *package;    /* NULL for the session's own */
-	const char *code;
+/* What a session is asked to do. */
+struct work {
+	const char *package; /* NULL for the session's own */
+	const char *code;    /* not necessarily NUL-terminated */
 	size_t code_length;
+	uint64_t time_limit_ms; /* 0 for none */
+	bool protect;           /* a copy is to know of it before it is answered */
 };
 
-void worker_evaluate(struct worker *worker, const struct worker_task *task);
+void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, const struct frame_builder *origin,
+	const struct work *work);
 void worker_cancel(struct worker *worker, uint64_t seq);
 void worker_forget(struct worker *worker, uint64_t seq);
 void worker_peek(struct worker *worker);

@@ -524,6 +524,7 @@ void iothread_inherit(void)
 	io.is_heir = true;
 	io.restored = io.last_finished;
 	io.protected = io.inherited = io.last_accepted = io.last_begun = lineage_begun(lineage);
+	outbox_release(&io.outbox);
 	outbox_forget(&io.outbox, lineage_forgotten(lineage));
 	io.interrupted = 0;
 	if (io.inherited > io.restored && io.inherited > lineage_forgotten(lineage))
@@ -660,7 +661,7 @@ enum iothread_stop iothread_stop_reason(void)
 	return reason;
 }
 
-void iothread_finish(struct frame_builder *result)
+void iothread_keep(struct frame_builder *result)
 {
 	pthread_mutex_lock(&io.lock);
 	struct request *request = io.running;
@@ -669,12 +670,19 @@ void iothread_finish(struct frame_builder *result)
 	io.last_finished = request->seq;
 	if (!io.interrupted)
 		note_told();
-	lineage_note_finished(io.identity.lineage, request->seq);
+	pthread_mutex_unlock(&io.lock);
+	request_free(request);
+}
+
+void iothread_release(void)
+{
+	pthread_mutex_lock(&io.lock);
+	lineage_note_answered(io.identity.lineage, io.last_finished);
+	outbox_release(&io.outbox);
 	begin_next();
 	/* A broken connection is the I/O thread's business: it will see it. */
 	bool watched = outbox_send(&io.outbox) < 0 || outbox_is_pending(&io.outbox) || io.running;
 	pthread_mutex_unlock(&io.lock);
 	if (watched)
 		wake_up();
-	request_free(request);
 }

@@ -41,15 +41,17 @@ int iothread_start(const struct iothread_identity *identity) __attribute__((warn
 
 /*
  * Waits for the next evaluation, until that time of clock_microseconds if it is not 0; NULL if none came. The request
- * stays the thread's; it lives until iothread_finish.
+ * stays the thread's; it lives until iothread_keep.
  */
 const struct request *iothread_next(uint64_t until_us);
 
 /* Why the running evaluation was asked to stop, if it was. */
 enum iothread_stop iothread_stop_reason(void);
 
-/* The running evaluation is over. Takes the result's bytes, keeps them, and sends them at once if it can. */
-void iothread_finish(struct frame_builder *result);
+/* The running evaluation is over, and the request gone. Takes the result's bytes and keeps them, */
+void iothread_keep(struct frame_builder *result);
+/* and sends them, at once if it can. */
+void iothread_release(void);
 
 /* Around a fork: in between the thread holds no lock and has nothing half done. */
 void iothread_park(void);

@@ -29,7 +29,7 @@ struct lineage {
 	atomic_bool ended;
 	uint64_t incarnation;
 	uint64_t begun;
-	uint64_t finished;
+	uint64_t answered;  /* or about to be */
 	uint64_t forgotten; /* stored by the daemon */
 	uint64_t told;      /* what was undone up to this one has been told */
 	struct recent recent[LINEAGE_RECENT];
@@ -76,7 +76,7 @@ pid_t lineage_copy(const struct lineage *lineage)
 void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_seq)
 {
 	lineage->incarnation = incarnation;
-	lineage->begun = lineage->finished = lineage->forgotten = last_seq;
+	lineage->begun = lineage->answered = lineage->forgotten = last_seq;
 	lineage->worker = getpid();
 }
 
@@ -101,9 +101,9 @@ void lineage_note_begun(struct lineage *lineage, const struct request *request)
 	lineage->begun = request->seq;
 }
 
-void lineage_note_finished(struct lineage *lineage, uint64_t seq)
+void lineage_note_answered(struct lineage *lineage, uint64_t seq)
 {
-	lineage->finished = seq;
+	lineage->answered = seq;
 }
 
 void lineage_note_forgotten(struct lineage *lineage, uint64_t seq)
@@ -163,7 +163,7 @@ void lineage_put_undone(const struct lineage *lineage, uint64_t restored, uint64
 	if (until >= first + LINEAGE_RECENT)
 		first = until - LINEAGE_RECENT + 1;
 
-	for (uint64_t seq = first; seq <= until && seq <= lineage->finished; seq++) {
+	for (uint64_t seq = first; seq <= until && seq <= lineage->answered; seq++) {
 		const struct recent *recent = &lineage->recent[seq % LINEAGE_RECENT];
 		if (recent->seq == seq)
 			put_undone(recent, hello);

@@ -3,7 +3,7 @@
  *
  * Shared memory that the zygote maps before it forks the worker; every copy inherits it. The living worker writes here
  * what its heir must know and cannot learn from its own memory, which is that of an earlier moment: which evaluations
- * were begun and finished since, and for whom the last one was run. User code can write here too, as it can anywhere in
+ * were begun and answered since, and for whom the last one was run. User code can write here too, as it can anywhere in
  * its own process: whoever has more rights believes nothing of it.
  */
 #ifndef LINEAGE_H
@@ -41,7 +41,8 @@ void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_
 /* A copy has been made and is the one that counts. */
 void lineage_set_copy(struct lineage *lineage, pid_t copy);
 void lineage_note_begun(struct lineage *lineage, const struct request *request);
-void lineage_note_finished(struct lineage *lineage, uint64_t seq);
+/* Its result is about to be sent. */
+void lineage_note_answered(struct lineage *lineage, uint64_t seq);
 void lineage_note_forgotten(struct lineage *lineage, uint64_t seq);
 /* Clients know what became of the evaluations up to this one. */
 void lineage_note_told(struct lineage *lineage, uint64_t seq);
@@ -52,7 +53,7 @@ bool lineage_may_inherit(const struct lineage *lineage);
 uint64_t lineage_inherit(struct lineage *lineage);
 uint64_t lineage_begun(const struct lineage *lineage);
 uint64_t lineage_forgotten(const struct lineage *lineage);
-/* Adds to a hello what was finished after `restored` and is undone by that, one field each. */
+/* Adds to a hello what was answered after `restored` and is undone by that, one field each. */
 void lineage_put_undone(const struct lineage *lineage, uint64_t restored, uint64_t until, struct frame_builder *hello);
 /* Adds for whom the last evaluation was run. */
 void lineage_put_origin(const struct lineage *lineage, uint8_t tag, struct frame_builder *hello);

@@ -57,11 +57,16 @@ void outbox_keep(struct outbox *outbox, uint64_t seq, struct frame_builder *fram
 		outbox->last->next = result;
 	else
 		outbox->first = result;
-	outbox->last = result;
+	outbox->last = outbox->held = result;
 	if (!outbox->sending)
 		outbox->sending = result;
 	outbox->count++;
 	outbox->bytes += result->frame.capacity;
+}
+
+void outbox_release(struct outbox *outbox)
+{
+	outbox->held = NULL;
 }
 
 void outbox_forget(struct outbox *outbox, uint64_t seq)
@@ -69,8 +74,8 @@ void outbox_forget(struct outbox *outbox, uint64_t seq)
 	while (outbox->first && outbox->first->seq <= seq) {
 		struct outbox_result *result = outbox->first;
 
-		/* Half of a frame cannot be taken back. */
-		if (result == outbox->sending && outbox->result_sent > 0)
+		/* Half of a frame cannot be taken back; and nobody can have stored what is held. */
+		if (result == outbox->held || (result == outbox->sending && outbox->result_sent > 0))
 			return;
 		if (result == outbox->sending)
 			outbox->sending = result->next;
@@ -89,9 +94,14 @@ bool outbox_is_full(const struct outbox *outbox)
 	return outbox->count >= OUTBOX_RESULTS_MAX || outbox->bytes >= OUTBOX_BYTES_MAX;
 }
 
+static bool is_result_due(const struct outbox *outbox)
+{
+	return outbox->sending && outbox->sending != outbox->held;
+}
+
 bool outbox_is_pending(const struct outbox *outbox)
 {
-	return outbox->connection >= 0 && (outbox->sending || outbox->reports_sent < outbox->reports.length);
+	return outbox->connection >= 0 && (is_result_due(outbox) || outbox->reports_sent < outbox->reports.length);
 }
 
 /* 1 if all of it is gone, 0 if the connection is full, or a negative errno. */

@@ -25,6 +25,7 @@ struct outbox {
 	struct outbox_result *first;
 	struct outbox_result *last;
 	struct outbox_result *sending; /* the one that is being sent or comes next */
+	struct outbox_result *held;    /* not to be sent before it is released; the last one, or NULL */
 	size_t result_sent;            /* bytes of it that are gone */
 	size_t count;
 	size_t bytes;
@@ -34,8 +35,9 @@ struct outbox {
 void outbox_connect(struct outbox *outbox, int connection);
 /* Adds a report, a finished frame, in front of all results that are not yet begun. */
 void outbox_report(struct outbox *outbox, const struct frame_builder *frame);
-/* Keeps a result and owns its bytes from now on. */
+/* Keeps a result and owns its bytes from now on. It is sent once it is released. */
 void outbox_keep(struct outbox *outbox, uint64_t seq, struct frame_builder *frame);
+void outbox_release(struct outbox *outbox);
 /* Results up to seq are stored elsewhere. */
 void outbox_forget(struct outbox *outbox, uint64_t seq);
 /* True if no further result should be made before some are forgotten. */

@@ -115,19 +115,36 @@ static void equip(const struct worker_birth *birth)
 }
 
 /*
- * Makes a copy if it is time. True in a copy that has taken the dead worker's place: it makes a copy of its own before
- * anybody can reach it, because what killed the worker may kill it too.
+ * A copy takes the dead worker's place. It makes a copy of its own before anybody can reach it, because what killed the
+ * worker may kill it too.
  */
-static bool protect(struct worker_birth *birth)
+static void succeed(struct worker_birth *birth)
 {
-	if (!snapshot_attend(birth->lineage))
-		return false;
 	do {
 		birth->incarnation = lineage_inherit(birth->lineage);
 		iothread_inherit();
 	} while (snapshot_take(birth->lineage));
 	equip(birth);
+}
+
+/* Makes a copy if it is time. True in a copy that has taken the dead worker's place. */
+static bool protect(struct worker_birth *birth)
+{
+	if (!snapshot_attend(birth->lineage))
+		return false;
+	succeed(birth);
 	return true;
+}
+
+/* In the strict form a copy has the result before anybody else gets it. */
+static void answer(struct worker_birth *birth, bool strict)
+{
+	if (birth->runtime_directory)
+		snapshot_note_answer();
+	if (strict && birth->runtime_directory && snapshot_take(birth->lineage))
+		succeed(birth);
+	else
+		iothread_release();
 }
 
 /* Kept by this process and all that follow it, see sessionlock.h. */
@@ -166,9 +183,9 @@ void worker_main(struct worker_birth *birth)
 		/* A copy that took over has dropped the request: the worker died with it. */
 		if (((!request || snapshot_is_overdue()) && protect(birth)) || !request)
 			continue;
+		bool strict = request->protect != 0;
 		evaluation_run(request, &result);
-		iothread_finish(&result);
-		if (birth->runtime_directory)
-			snapshot_note_answer();
+		iothread_keep(&result);
+		answer(birth, strict);
 	}
 }

@@ -72,6 +72,50 @@ def test_answered_evaluations_that_are_undone_are_named(own_runtime):
         "(defvar *t* (mp:process-run-function 'idle #'sleep 1000)); (incf *n*); (incf *n* 10)\n\n=> 0")
 
 
+def test_a_protected_call_is_never_undone(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 0)", protect=True)
+    for turn in range(1, 21):
+        assert client.evaluate("(incf *n*)", protect=True).text.endswith(f"=> {turn}")
+        os.kill(session_pid(client), signal.SIGKILL)
+        restored = client.evaluate("*n*", protect=True).text
+        assert restored == RESTORED + NOTHING_LOST + f"\n\n=> {turn}"
+
+
+def test_an_answer_that_only_the_copy_has_is_delivered(own_runtime):
+    """The process dies between making the copy and sending the answer: stopped, it cannot send what the copy knows."""
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 0)")
+    from_heir = 0
+    for turn in range(1, 200):
+        pid = protect(client)
+        old = copies_of(pid)
+        request = client.start_evaluation("(incf *n*)", protect=True)
+        while copies_of(pid) == old and not client.answered(request):
+            pass
+        os.kill(pid, signal.SIGKILL)
+        text = client.evaluation(request).text
+        count = client.evaluate("(list *n* (setf *n* 0))").text
+        if text.startswith("[ERROR] WORKER-DIED\n"):
+            assert NOTHING_LOST in text and count.endswith("=> (0 0)")
+        else:
+            assert text.endswith("=> 1") and count.endswith("=> (1 0)")
+            from_heir += "SESSION-RESTORED" in text
+        if from_heir == 3:
+            return
+    raise AssertionError("the process was always faster")
+
+
+def test_a_protected_call_says_when_it_could_not_be_protected(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *t* (mp:process-run-function 'idle #'sleep 1000))")
+    answer = client.evaluate("(+ 1 2)", protect=True)
+    assert answer.text == (
+        "[warnings]\nNOT-PROTECTED: No copy of the session could be made: threads are running. If its process died, this "
+        "call would be undone.\n\n=> 3")
+    assert client.evaluate("(+ 1 2)").text == "=> 3"
+
+
 def test_a_session_without_a_copy_begins_anew_and_says_so(own_runtime):
     client = own_runtime.client().open()
     client.evaluate("(defvar *n* 1)")
