@@ -36,7 +36,8 @@ enum zygote_report {
 
 /* Daemon to worker. */
 enum worker_request {
-	WORKER_EVALUATE = 'E', /* INCARNATION, SEQ, ORIGIN, TIME_LIMIT, PROTECT, perhaps PACKAGE, CODE */
+	/* INCARNATION, SEQ, ORIGIN, TIME_LIMIT, PROTECT, perhaps PACKAGE or OPERATION, CODE */
+	WORKER_EVALUATE = 'E',
 	WORKER_CANCEL = 'C',   /* SEQ: stop it if it is the running one, else ignored */
 	WORKER_FORGET = 'F',   /* SEQ: results up to this one are stored */
 	WORKER_PEEK = 'P',     /* answered by PROGRESS if an evaluation runs */
@@ -102,11 +103,12 @@ enum worker_tag {
 	WORK_KEPT = 33,          /* number of results that follow the HELLO */
 	WORK_HEIR = 34,          /* number: the pid of the process that takes over */
 	WORK_RESTORED = 35,      /* number: the seq after which the session's state was this one */
-	WORK_UNDONE = 36,        /* UTF-8: the code of an evaluation that was finished later, repeated, oldest first */
-	WORK_INTERRUPTED = 37,   /* number: a seq that was begun and of which there is no result */
+	WORK_UNDONE = 36, /* UTF-8: what was finished later, its code or "OPERATION code", repeated, oldest first */
+	WORK_INTERRUPTED = 37,        /* number: a seq that was begun and of which there is no result */
 	WORK_INTERRUPTED_ORIGIN = 38, /* bytes: its ORIGIN */
 	WORK_PROTECTED = 39,          /* number: the seq after which its sleeping copy was made */
 	WORK_PROTECT = 40,            /* number: 1 if a copy shall be made before the result is sent */
+	WORK_OPERATION = 41, /* text: which function of the runtime is called with CODE, instead of evaluating it */
 };
 
 #endif

@@ -112,7 +112,7 @@ void boot_lisp(char *program)
 	cl_set(ecl_make_symbol("*INVOKE-DEBUGGER-HOOK*", "EXT"),
 		ecl_make_cfun((cl_objectfn_fixed)on_boot_error, ECL_NIL, ECL_NIL, 2));
 	evaluate_text("(let ((*load-verbose* nil)) (require :cmp))");
-	evaluate_text("(let ((*load-verbose* nil)) (ignore-errors (require :asdf)))");
+	evaluate_text("(let ((*load-verbose* nil)) (require :asdf))");
 	if (output_init() < 0) {
 		log_line("there is no memory for the output channels");
 		_exit(1);

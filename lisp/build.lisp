@@ -5,6 +5,7 @@
 ;;;; Nothing is written outside of OBJECT-DIRECTORY and LIBRARY's directory: the sources may be read-only.
 
 (require :cmp)
+(require :asdf) ; whose symbols systems.lisp names
 
 (defvar *arguments* (rest (member "--" (ext:command-args) :test #'string=)))
 

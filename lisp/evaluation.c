@@ -24,7 +24,7 @@
 #define PACKAGE_NAME_MAX 256
 
 static cl_env_ptr main_env;
-static cl_object tag, evaluate, session_package;
+static cl_object tag, evaluate, perform, session_package;
 static volatile enum worker_outcome outcome;
 static volatile int exit_code;
 static volatile uint64_t forms;
@@ -35,9 +35,11 @@ void evaluation_init(void)
 	main_env = ecl_process_env();
 	tag = cl_make_symbol(ecl_make_simple_base_string("EVALUATION", -1));
 	evaluate = ecl_make_symbol("EVALUATE", "CL-MCP-RUNTIME");
+	perform = ecl_make_symbol("PERFORM", "CL-MCP-RUNTIME");
 	session_package = ecl_make_symbol("*SESSION-PACKAGE*", "CL-MCP-RUNTIME");
 	ecl_register_root(&tag);
 	ecl_register_root(&evaluate);
+	ecl_register_root(&perform);
 	ecl_register_root(&session_package);
 	cl_set(ecl_make_symbol("*EVALUATION-TAG*", "CL-MCP-RUNTIME"), tag);
 }
@@ -94,13 +96,23 @@ static void put_error(const char *type, const char *message)
 	output_append(OUTPUT_ERROR_MESSAGE, message, strlen(message));
 }
 
-static void call_evaluate(const struct request *request)
+static cl_object optional_text(const uint8_t *bytes, size_t length)
+{
+	return bytes ? text_to_lisp(bytes, length) : ECL_NIL;
+}
+
+static void call_runtime(const struct request *request)
 {
 	cl_object code = text_to_lisp(request->code, request->code_length);
-	cl_object package = request->package ? text_to_lisp(request->package, request->package_length) : ECL_NIL;
+	cl_object operation = optional_text(request->operation, request->operation_length);
+	cl_object package = optional_text(request->package, request->package_length);
 
-	if (code && package) {
+	if (code && package && operation == ECL_NIL) {
 		cl_funcall(3, evaluate, code, package);
+		return;
+	}
+	if (code && operation) {
+		cl_funcall(3, perform, operation, code);
 		return;
 	}
 	output_lock();
@@ -121,7 +133,7 @@ static void run_in_frame(const struct request *request)
 	if (__ecl_frs_push_result == 0) {
 		interrupt_begin(request->seq);
 		ecl_check_pending_interrupts(env);
-		call_evaluate(request);
+		call_runtime(request);
 		interrupt_end();
 		outcome = OUTCOME_DONE;
 	} else {
@@ -179,6 +191,10 @@ static void build_result(const struct request *request, uint64_t elapsed_us, str
 	output_lock();
 	output_drain(OUTPUT_STDOUT);
 	output_drain(OUTPUT_STDERR);
+	if (request->operation) { /* what it wrote was for the progress alone */
+		output_clear(OUTPUT_STDOUT);
+		output_clear(OUTPUT_STDERR);
+	}
 	drop_leftovers();
 	output_take(result);
 	output_unlock();

@@ -85,17 +85,30 @@ void lineage_set_copy(struct lineage *lineage, pid_t copy)
 	lineage->copy = copy;
 }
 
+static void append(struct recent *recent, const uint8_t *bytes, size_t length)
+{
+	size_t room = LINEAGE_CODE_MAX - recent->length;
+
+	if (length > room) {
+		recent->is_cut = true;
+		length = utf8_whole_characters(bytes, room);
+	}
+	memcpy(recent->code + recent->length, bytes, length);
+	recent->length += (uint32_t)length;
+}
+
 void lineage_note_begun(struct lineage *lineage, const struct request *request)
 {
 	struct recent *recent = &lineage->recent[request->seq % LINEAGE_RECENT];
-	size_t length = request->code_length;
 
 	recent->seq = request->seq;
-	recent->is_cut = length > LINEAGE_CODE_MAX;
-	if (recent->is_cut)
-		length = utf8_whole_characters(request->code, LINEAGE_CODE_MAX);
-	memcpy(recent->code, request->code, length);
-	recent->length = (uint32_t)length;
+	recent->is_cut = false;
+	recent->length = 0;
+	if (request->operation) {
+		append(recent, request->operation, request->operation_length);
+		append(recent, (const uint8_t *)" ", 1);
+	}
+	append(recent, request->code, request->code_length);
 	lineage->origin_length = request->origin_length <= LINEAGE_ORIGIN_MAX ? request->origin_length : 0;
 	memcpy(lineage->origin, request->origin, lineage->origin_length);
 	lineage->begun = request->seq;

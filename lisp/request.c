@@ -29,6 +29,10 @@ static bool read_field(struct request *request, const struct field *field)
 		request->package = field->data;
 		request->package_length = field->length;
 		return true;
+	case WORK_OPERATION:
+		request->operation = field->data;
+		request->operation_length = field->length;
+		return true;
 	case WORK_CODE:
 		request->code = field->data;
 		request->code_length = field->length;

@@ -22,6 +22,8 @@ struct request {
 	size_t origin_length;
 	const uint8_t *package; /* NULL: the session's own */
 	size_t package_length;
+	const uint8_t *operation; /* NULL: a plain evaluation */
+	size_t operation_length;
 	const uint8_t *code;
 	size_t code_length;
 };

@@ -105,6 +105,14 @@ def test_what_was_answered_after_the_last_copy_is_named_in_order(worker):
     assert worker.value("*n*") == "0"
 
 
+def test_an_operation_is_named_with_what_it_was_asked_for(worker):
+    protect(worker)
+    run_a_thread(worker)
+    worker.value("functions", operation="list-definitions")
+    die(worker)
+    assert worker.hello.undone[1:] == ["list-definitions functions"]
+
+
 def test_what_is_undone_is_told_until_an_evaluation_is_over_and_then_no_more(worker):
     protect(worker)
     run_a_thread(worker)

@@ -1,0 +1,65 @@
+;;;; systems.lisp - which systems have been loaded since the session began, and which packages they made.
+
+(in-package :cl-mcp-runtime)
+
+(defvar *baseline-packages* '()
+  "The packages that every session begins with.")
+
+(defvar *system-packages* '()
+  "Those that were made while a system was loaded.")
+
+(defvar *baseline-systems* '()
+  "The systems and modules that every session begins with.")
+
+(defvar *noted-systems* '()
+  "The names of systems that were loaded, the latest first.")
+
+;;; Noting what loading does, no matter who asks for it
+
+(defun call-noting-packages (function)
+  "Call FUNCTION. The packages that it makes are a system's, not the user's."
+  (let ((before (list-all-packages)))
+    (unwind-protect (funcall function)
+      (setf *system-packages*
+            (append (set-difference (list-all-packages) before :test #'eq) *system-packages*)))))
+
+(defun note-system (name)
+  (pushnew name *noted-systems* :test #'string-equal))
+
+(defmethod asdf:perform :around ((operation asdf:operation) (component asdf:component))
+  (call-noting-packages #'call-next-method))
+
+(defmethod asdf:perform :after ((operation asdf/lisp-action:basic-load-op) (system asdf:system))
+  (note-system (asdf:component-name system)))
+
+(defmethod asdf:find-system :around ((name string) &optional error-p)
+  "A file of definitions may have a package of its own."
+  (declare (ignore error-p))
+  (call-noting-packages #'call-next-method))
+
+(defun note-module-provider (provider)
+  "In place of PROVIDER, one of those that REQUIRE asks."
+  (lambda (name)
+    (call-noting-packages (lambda () (funcall provider name)))))
+
+;;; Which they are
+
+(defun all-loaded ()
+  "The names of all systems and modules that are there, in the order in which they were loaded as far as that is known."
+  (remove-duplicates (append (reverse *noted-systems*) (asdf:already-loaded-systems) (reverse *modules*))
+                     :test #'string-equal :from-end t))
+
+(defun loaded-systems ()
+  "The names of those that were loaded since the session began."
+  (remove-if (lambda (name) (member name *baseline-systems* :test #'string-equal)) (all-loaded)))
+
+(defun list-loaded-systems (code)
+  "The operation: their names, one on each line, in the order in which they were loaded."
+  (declare (ignore code))
+  (format nil "~{~A~^~%~}" (loaded-systems)))
+
+(defun note-baseline ()
+  "What is there now is not the user's, nor what the user loaded."
+  (setf ext:*module-provider-functions* (mapcar #'note-module-provider ext:*module-provider-functions*)
+        *baseline-packages* (list-all-packages)
+        *baseline-systems* (all-loaded)))
