@@ -104,10 +104,17 @@
 ;;; What a definition is to be found by, and the texts that show it
 
 (defun entry (name &rest texts)
-  (cons (string (if (consp name) (second name) name)) texts))
+  "TEXTS default to NAME."
+  (cons (string (if (consp name) (second name) name)) (or texts (list name))))
 
 (defun macro-function-p (name)
   (and (symbolp name) (macro-function name)))
+
+(defun interpreted-macro-p (name)
+  "True for a macro of the user's. Of these ECL knows the lambda list, but says so only if it is not empty."
+  (and (macro-function-p name)
+       (function-lambda-expression (macro-function name))
+       t))
 
 (defun lambda-list (name)
   "The lambda list of NAME's function or macro; as a second value, whether it is known."
@@ -118,7 +125,9 @@
           (access
            (values (list (car access)) t))
           (t
-           (ext:function-lambda-list (if (macro-function-p name) name function))))))
+           (multiple-value-bind (lambda-list known)
+               (ext:function-lambda-list (if (macro-function-p name) name function))
+             (values lambda-list (or known (interpreted-macro-p name))))))))
 
 (defun function-entry (name)
   (multiple-value-bind (lambda-list known) (ignore-errors (lambda-list name))
@@ -182,7 +191,7 @@
 
 (defun system-entries (symbols packages)
   (declare (ignore symbols packages))
-  (mapcar (lambda (name) (entry name (string-upcase name))) (loaded-systems)))
+  (mapcar #'entry (mapcar #'string-upcase (loaded-systems))))
 
 (defvar *sections* '(("functions" "[Functions]" function-entries)
                      ("variables" "[Variables]" variable-entries)

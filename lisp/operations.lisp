@@ -6,7 +6,9 @@
 (in-package :cl-mcp-runtime)
 
 (defvar *operations* '(("list-definitions" . list-definitions)
-                       ("loaded-systems" . list-loaded-systems))
+                       ("load-system" . load-system)
+                       ("loaded-systems" . list-loaded-systems)
+                       ("reload-systems" . reload-systems))
   "The functions that the daemon may call by name. Each takes a text and returns one.")
 
 (defun find-operation (name)
@@ -16,7 +18,7 @@
 (defun report-operation (condition)
   "Like REPORT, without the backtrace: its frames would be ours."
   (with-report-syntax
-    (put-error (public-type condition) (safe-message condition))))
+    (put-error (failure-type condition) (failure-message condition))))
 
 (defun on-failed-operation (condition hook)
   "Nobody wanted to handle CONDITION. Called in place of a debugger."

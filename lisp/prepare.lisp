@@ -75,6 +75,7 @@ its memory twice."
   (protect-close)
   (install-session-streams)
   (setf ext:*invoke-debugger-hook* #'on-unhandled)
+  (prepare-asdf)
   (note-baseline)
   (lock-runtime t))
 

@@ -1,4 +1,4 @@
-;;;; systems.lisp - which systems have been loaded since the session began, and which packages they made.
+;;;; systems.lisp - where systems are found, which have been loaded since the session began, and which packages they made.
 
 (in-package :cl-mcp-runtime)
 
@@ -26,8 +26,22 @@
 (defun note-system (name)
   (pushnew name *noted-systems* :test #'string-equal))
 
+(defvar *action* nil
+  "What ASDF is about: the operation and the component.")
+
+(defvar *progress* nil
+  "The stream that shows what is being done, if anybody watches.")
+
+(defun show-progress (operation component)
+  (when (and *progress* (typep component 'asdf:source-file) (typep operation '(or asdf:compile-op asdf:load-op)))
+    (format *progress* "~&; ~:[Loading~;Compiling~] ~{~A~^/~}~%"
+            (typep operation 'asdf:compile-op) (asdf:component-find-path component))))
+
 (defmethod asdf:perform :around ((operation asdf:operation) (component asdf:component))
-  (call-noting-packages #'call-next-method))
+  (let ((*action* (cons operation component))
+        (*load-verbose* nil))
+    (show-progress operation component)
+    (call-noting-packages #'call-next-method)))
 
 (defmethod asdf:perform :after ((operation asdf/lisp-action:basic-load-op) (system asdf:system))
   (note-system (asdf:component-name system)))
@@ -35,7 +49,8 @@
 (defmethod asdf:find-system :around ((name string) &optional error-p)
   "A file of definitions may have a package of its own."
   (declare (ignore error-p))
-  (call-noting-packages #'call-next-method))
+  (let ((*load-verbose* nil))
+    (call-noting-packages #'call-next-method)))
 
 (defun note-module-provider (provider)
   "In place of PROVIDER, one of those that REQUIRE asks."
@@ -60,6 +75,29 @@
 
 (defun note-baseline ()
   "What is there now is not the user's, nor what the user loaded."
-  (setf ext:*module-provider-functions* (mapcar #'note-module-provider ext:*module-provider-functions*)
-        *baseline-packages* (list-all-packages)
+  (setf *baseline-packages* (list-all-packages)
         *baseline-systems* (all-loaded)))
+
+;;; Where systems are found: in the session's directory, where ASDF looks by default, and in places that it knows by an
+;;; environment which a daemon need not have.
+
+(defun session-directory ()
+  (if (uiop:absolute-pathname-p *default-pathname-defaults*)
+      (uiop:pathname-directory-pathname *default-pathname-defaults*)
+      (ext:getcwd)))
+
+(defun more-systems ()
+  "The last of ASDF's source registries."
+  '(:source-registry
+    (:tree (:home "common-lisp/"))
+    (:tree (:home ".local/share/common-lisp/"))
+    (:tree "/usr/local/share/common-lisp/")
+    (:tree "/usr/share/common-lisp/")
+    :inherit-configuration))
+
+(defun prepare-asdf ()
+  "Called once, before any session is forked: what depends on a session's surroundings is found out in the session."
+  (push '(session-directory) asdf:*central-registry*)
+  (setf asdf:*default-source-registries* (append asdf:*default-source-registries* '(more-systems))
+        ext:*module-provider-functions* (mapcar #'note-module-provider ext:*module-provider-functions*))
+  (asdf:clear-configuration))
