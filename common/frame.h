@@ -22,8 +22,10 @@
 /* The longest line that a client may send and the longest that it gets back. */
 #define FRAME_LINE_MAX (16u << 20)
 #define FRAME_ANSWER_MAX (8u << 20)
-/* No frame is longer: a line, and room for the fields around it. */
-#define FRAME_MAX (FRAME_LINE_MAX + (1u << 20))
+/* What is kept of an evaluation's output, standard output and standard error together. */
+#define FRAME_OUTPUT_MAX (16u << 20)
+/* No frame is longer: a line or an output, and room for the fields around it. */
+#define FRAME_MAX (FRAME_LINE_MAX + (2u << 20))
 
 /* Building. The buffer is reused from frame to frame; running out of memory ends the process. */
 struct frame_builder {

@@ -12,10 +12,14 @@ _cl_mcp() {
     --session) words=$(_cl_mcp_sessions) ;;
     --socket) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --ready-fd) return ;;
+    --limit | --ceiling)
+      words="timeout= load-timeout= max-heap= max-output= max-value="
+      compopt -o nospace
+      ;;
     *)
       case ${COMP_WORDS[0]##*/} in
         cl-mcp-shim) words="--session --wait --help --version" ;;
-        cl-mcpd) words="--socket --ready-fd --verbose --help --version" ;;
+        cl-mcpd) words="--socket --ready-fd --limit --ceiling --verbose --help --version" ;;
         cl-mcpctl)
           case " ${COMP_WORDS[*]:1:COMP_CWORD-1} " in
             *" repl "*) words="--session" ;;

@@ -28,7 +28,10 @@ struct database {
 static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_ADD_SESSION] = sql_add_session,
 	[DATABASE_FIND_SESSION] = sql_find_session,
+	[DATABASE_SET_LIMITS] = sql_set_limits,
 	[DATABASE_ADD_EVALUATION] = sql_add_evaluation,
+	[DATABASE_ADD_OUTPUT] = sql_add_output,
+	[DATABASE_FIND_OUTPUT] = sql_find_output,
 	[DATABASE_ADD_ANSWER] = sql_add_answer,
 	[DATABASE_FIND_ANSWER] = sql_find_answer,
 	[DATABASE_SETTLE] = sql_settle,
@@ -40,7 +43,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 };
 
 /* migrations[n] leads from version n to n + 1. */
-static const char *const migrations[] = {embedded_schema_1};
+static const char *const migrations[] = {embedded_schema_1, embedded_schema_2};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 

@@ -28,6 +28,7 @@ struct evaluation *evaluation_new(struct request *request, const struct work *wo
 	evaluation->line = request->line;
 	evaluation->item = request->item;
 	evaluation->work = *work;
+	evaluation->work.operation = new_text(work->operation);
 	evaluation->work.package = new_text(work->package);
 	evaluation->work.code = new_copy(work->code, work->code_length);
 	return evaluation;
@@ -66,6 +67,9 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 	evaluation->line = origin->line;
 	evaluation->item = origin->item;
 	evaluation->started_at = origin->started_at;
+	evaluation->work.operation = new_text(origin->operation);
+	evaluation->work.output_max = origin->output_max;
+	evaluation->work.value_max = origin->value_max;
 	if (origin->code) {
 		evaluation->work.code = new_copy(origin->code, origin->code_length);
 		evaluation->work.code_length = origin->code_length;
@@ -87,6 +91,7 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 
 void evaluation_free(struct evaluation *evaluation)
 {
+	free((char *)evaluation->work.operation);
 	free((char *)evaluation->work.package);
 	free((char *)evaluation->work.code);
 	free(evaluation);
@@ -129,6 +134,7 @@ static void record(
 	struct store_evaluation row = {
 		.session = session->id,
 		.seq = result->seq,
+		.operation = evaluation->work.operation,
 		.code = evaluation->work.code,
 		.code_length = evaluation->work.code_length,
 		.text = text->data,
@@ -145,6 +151,22 @@ static void record(
 	store_add_evaluation(session->server->store, &row, on_recorded, receipt);
 }
 
+/* What the answer could not show; before the record, because the worker may forget the result after that. */
+static void keep_output(struct session *session, const struct result *result, const struct report *report)
+{
+	for (int i = 0; i < REPORT_STREAMS; i++)
+		if (report->cut[i].length > 0)
+			store_add_output(session->server->store,
+				&(struct store_output){
+					.session = session->id,
+					.seq = result->seq,
+					.stream = report_stream_name((enum report_stream)i),
+					.data = report->cut[i].data,
+					.length = report->cut[i].length,
+					.is_whole = report->is_whole[i],
+				});
+}
+
 void evaluation_finish(struct evaluation *evaluation, struct session *session, const struct result *result)
 {
 	struct store *store = session->server->store;
@@ -152,7 +174,13 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 	struct report report;
 	struct text answer = {0};
 
-	report_make(&report, result, session->id);
+	report_make(&report, result,
+		&(struct report_form){
+			.session = session->id,
+			.is_operation = evaluation->work.operation != NULL,
+			.output_max = evaluation->work.output_max,
+			.value_max = evaluation->work.value_max,
+		});
 	if (request) {
 		struct json_object *content = tools_result(request, &report);
 		request_compose_result(request, content, &answer);
@@ -162,6 +190,7 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 		store_add_answer(
 			store, evaluation->nonce, evaluation->line, evaluation->item, answer.data, answer.length);
 	}
+	keep_output(session, result, &report);
 	record(evaluation, session, result, &report.text);
 	if (request)
 		request_answer(request, &answer);

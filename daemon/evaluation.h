@@ -16,6 +16,7 @@ struct evaluation {
 	uint64_t line;
 	uint32_t item;
 	struct work work;    /* its texts are owned; code is NULL if it is not known any more */
+	bool is_repeated;    /* see session_reset_survives */
 	uint64_t seq;        /* 0 until it is sent */
 	uint64_t started_at; /* universal time */
 	double last_progress;

@@ -7,6 +7,7 @@
 #include "alloc.h"
 #include "client.h"
 #include "clock.h"
+#include "limit.h"
 #include "listener.h"
 #include "log.h"
 #include "paths.h"
@@ -33,6 +34,8 @@ static const char help[] =
 	"\n"
 	"  --socket PATH   listen there instead of the computed place\n"
 	"  --ready-fd N    write \"ready\" to descriptor N once clients can connect, or why they cannot\n"
+	"  --limit NAME=N  default of a limit: timeout, load-timeout (seconds), max-heap (MB), max-output, max-value\n"
+	"  --ceiling NAME=N  how far clients may raise it\n"
 	"  --verbose       log more\n"
 	"  --version       print the version and exit\n"
 	"  --help          print this and exit\n"
@@ -45,11 +48,24 @@ struct options {
 	int ready_fd;
 };
 
+static void configure_limit(int option, const char *setting)
+{
+	const char *name = option == 'c' ? "--ceiling" : "--limit";
+	const char *problem = limit_configure(setting, option == 'c');
+
+	if (!problem)
+		return;
+	fprintf(stderr, "cl-mcpd: %s %s: %s\n", name, setting, problem);
+	exit(2);
+}
+
 static struct options parse_options(int argc, char **argv)
 {
 	static const struct option known[] = {
 		{"socket", required_argument, NULL, 's'},
 		{"ready-fd", required_argument, NULL, 'r'},
+		{"limit", required_argument, NULL, 'l'},
+		{"ceiling", required_argument, NULL, 'c'},
 		{"verbose", no_argument, NULL, 'v'},
 		{"version", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
@@ -71,6 +87,10 @@ static struct options parse_options(int argc, char **argv)
 					optarg);
 				exit(2);
 			}
+			break;
+		case 'l':
+		case 'c':
+			configure_limit(option, optarg);
 			break;
 		case 'v':
 			log_set_level(LOG_LEVEL_DEBUG);

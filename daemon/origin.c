@@ -18,6 +18,9 @@ enum origin_tag {
 	ORIGIN_STARTED = 7,
 	ORIGIN_CODE = 8,
 	ORIGIN_DEFAULT = 9,
+	ORIGIN_OPERATION = 10,
+	ORIGIN_OUTPUT_MAX = 11,
+	ORIGIN_VALUE_MAX = 12,
 };
 
 void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, bool is_default,
@@ -33,6 +36,10 @@ void origin_encode(struct frame_builder *builder, const struct request *request,
 		frame_put_text(builder, ORIGIN_TOKEN, request->progress_token);
 	frame_put_number(builder, ORIGIN_STARTED, started_at);
 	frame_put_number(builder, ORIGIN_DEFAULT, is_default);
+	frame_put_number(builder, ORIGIN_OUTPUT_MAX, work->output_max);
+	frame_put_number(builder, ORIGIN_VALUE_MAX, work->value_max);
+	if (work->operation)
+		frame_put_text(builder, ORIGIN_OPERATION, work->operation);
 	if (work->code_length <= ORIGIN_CODE_MAX)
 		frame_put(builder, ORIGIN_CODE, work->code, work->code_length);
 	frame_end(builder);
@@ -58,6 +65,10 @@ static bool take_field(struct origin *origin, const struct field *field)
 		return true;
 	case ORIGIN_STARTED:
 		return field_number(field, &origin->started_at);
+	case ORIGIN_OUTPUT_MAX:
+		return field_number(field, &origin->output_max);
+	case ORIGIN_VALUE_MAX:
+		return field_number(field, &origin->value_max);
 	case ORIGIN_DEFAULT:
 		if (!field_number(field, &number))
 			return false;
@@ -69,6 +80,9 @@ static bool take_field(struct origin *origin, const struct field *field)
 	case ORIGIN_TOKEN:
 		free(origin->progress_token);
 		return (origin->progress_token = field_text(field, RPC_ID_MAX)) != NULL;
+	case ORIGIN_OPERATION:
+		free(origin->operation);
+		return (origin->operation = field_text(field, 64)) != NULL;
 	case ORIGIN_CODE:
 		free(origin->code);
 		origin->code = new_copy(field->data, field->length); /* may hold NULs */
@@ -107,6 +121,7 @@ void origin_free(struct origin *origin)
 {
 	free(origin->id);
 	free(origin->progress_token);
+	free(origin->operation);
 	free(origin->code);
 	*origin = (struct origin){0};
 }

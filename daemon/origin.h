@@ -21,8 +21,10 @@ struct origin {
 	uint64_t started_at; /* universal time */
 	char *id;            /* NULL if nobody waits for the answer any more */
 	char *progress_token;
-	char *code; /* NULL if it was too long */
+	char *operation; /* NULL for an evaluation */
+	char *code;      /* NULL if it was too long */
 	size_t code_length;
+	uint64_t output_max, value_max; /* see struct work */
 	const struct revision *revision;
 	bool is_default; /* the session is its conversation's default */
 };

@@ -38,21 +38,43 @@ static size_t escaped_size(unsigned char c)
 	return c < 0x20 ? 6 : 1;
 }
 
-/* As much of the text as *share pays for, whole characters; *share is reduced. */
-static struct shown take(const char *data, size_t length, size_t *share)
+/* What may still be shown. */
+struct share {
+	size_t bytes; /* of JSON */
+	size_t characters;
+};
+
+static bool is_first_byte(char c)
 {
-	size_t end = 0, cost = 0;
+	return ((unsigned char)c & 0xC0) != 0x80;
+}
+
+static size_t count_characters(const char *data, size_t length)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < length; i++)
+		count += is_first_byte(data[i]);
+	return count;
+}
+
+/* As much of the text as the share pays for, whole characters; the share is reduced. */
+static struct shown take(const char *data, size_t length, struct share *share)
+{
+	size_t end = 0, cost = 0, characters = 0;
 
 	while (end < length) {
 		size_t more = escaped_size((unsigned char)data[end]);
-		if (cost + more > *share)
+		if (cost + more > share->bytes || (is_first_byte(data[end]) && characters == share->characters))
 			break;
+		characters += is_first_byte(data[end]);
 		cost += more;
 		end++;
 	}
-	while (end > 0 && end < length && ((unsigned char)data[end] & 0xC0) == 0x80)
+	while (end > 0 && end < length && !is_first_byte(data[end]))
 		end--;
-	*share -= cost;
+	share->bytes -= cost;
+	share->characters -= characters;
 	return (struct shown){data, end, length - end};
 }
 
@@ -91,28 +113,60 @@ static void put_json(struct report *report, const char *key, struct shown piece)
 		report->data, key, json_object_new_string_len(piece.data ? piece.data : "", (int)piece.length));
 }
 
-static void put_stream(struct report *report, const char *name, const char *title, const struct result_text *stream,
-	uint64_t total, size_t share)
+/* The rest of a stream is kept, and the text says how it is had. */
+static void note_kept_output(struct report *report, enum report_stream stream, const struct result *result,
+	const struct result_text *trimmed, size_t shown, bool is_whole)
 {
-	struct result_text trimmed = trim(stream);
-	struct shown piece = take(trimmed.data, trimmed.length, &share);
-	/* What the worker did not keep counts too; its bytes may have grown when they were made UTF-8. */
-	uint64_t dropped = total > stream->length ? total - stream->length + piece.dropped : piece.dropped;
+	const char *name = report_stream_name(stream);
 
-	put_json(report, name, piece);
-	if (piece.length > 0 || dropped > 0) {
-		begin_section(&report->text, title);
-		text_add(&report->text, piece.data, piece.length);
-	}
-	if (dropped > 0) {
-		text_printf(&report->text, "\n[%s: cut here, %" PRIu64 " more bytes]", name, dropped);
-		note_cut(report, name);
-	}
+	text_printf(&report->text,
+		"\n[%s: cut here after %zu of %zu characters%s; read-output with evaluation %" PRIu64 "%s and offset %zu shows what "
+		"follows, configure-limits with max-output shows more at once]",
+		name, count_characters(trimmed->data, shown), count_characters(trimmed->data, trimmed->length),
+		is_whole ? "" : " that are kept, although more was written", result->seq,
+		stream == REPORT_STDERR ? ", stream stderr" : "", count_characters(trimmed->data, shown));
+	note_cut(report, name);
+	report->cut[stream] = *trimmed;
+	report->is_whole[stream] = is_whole;
 }
 
-/* Items with a prefix each, one below the other; the data gets them as they are. */
+static void put_stream(struct report *report, enum report_stream stream, const struct result *result,
+	const struct report_form *form)
+{
+	static const size_t shares[REPORT_STREAMS] = {SHARE_STDOUT, SHARE_STDERR};
+	const struct result_text *text = stream == REPORT_STDOUT ? &result->standard_output : &result->error_output;
+	uint64_t total = stream == REPORT_STDOUT ? result->standard_output_total : result->error_output_total;
+	struct share share = {shares[stream], form->output_max};
+	struct result_text trimmed = trim(text);
+	struct shown piece = take(trimmed.data, trimmed.length, &share);
+	/* Bytes may have grown in number when they were made UTF-8, so that only the comparison counts. */
+	bool is_whole = total <= text->length;
+
+	put_json(report, report_stream_name(stream), piece);
+	if (piece.length > 0) {
+		begin_section(&report->text, stream == REPORT_STDOUT ? "[stdout]" : "[stderr]");
+		text_add(&report->text, piece.data, piece.length);
+	}
+	if (piece.dropped > 0 || !is_whole)
+		note_kept_output(report, stream, result, &trimmed, piece.length, is_whole);
+}
+
+/* How a list of items is shown. */
+struct list_form {
+	const char *name;
+	const char *prefix; /* of each item */
+	bool is_numbered;
+	const char *remedy; /* for when it was cut */
+};
+
+static const struct list_form
+	values_form = {"values", "=> ", false, "; configure-limits with max-value shows more"},
+	warnings_form = {"warnings", "", false, ""},
+	frames_form = {"backtrace", "", true, ""};
+
+/* One below the other; the data gets them as they are. */
 static void put_list(struct report *report, struct json_object *array, const struct result_list *list,
-	const char *prefix, bool numbered, const char *name, size_t share, bool already_cut)
+	const struct list_form *form, struct share share, bool already_cut)
 {
 	bool cut = false;
 
@@ -121,18 +175,19 @@ static void put_list(struct report *report, struct json_object *array, const str
 		cut = piece.dropped > 0;
 		if (i > 0)
 			text_puts(&report->text, "\n");
-		if (numbered)
+		if (form->is_numbered)
 			text_printf(&report->text, "%zu: ", i);
-		text_puts(&report->text, prefix);
+		text_puts(&report->text, form->prefix);
 		text_add(&report->text, piece.data, piece.length);
 		json_object_array_add(array, json_object_new_string_len(piece.data, (int)piece.length));
 		if (cut)
-			text_printf(&report->text, "\n[%s: cut here, %zu more bytes]", name, piece.dropped);
+			text_printf(&report->text, "\n[%s: cut here, %zu more bytes%s]", form->name, piece.dropped,
+				form->remedy);
 	}
 	if (already_cut && !cut)
-		text_printf(&report->text, "\n[%s: cut here, what follows was too long to keep]", name);
+		text_printf(&report->text, "\n[%s: cut here, what follows was too long to keep]", form->name);
 	if (cut || already_cut)
-		note_cut(report, name);
+		note_cut(report, form->name);
 }
 
 static void put_warnings(struct report *report, const struct result *result)
@@ -141,26 +196,28 @@ static void put_warnings(struct report *report, const struct result *result)
 
 	if (result->warnings.count > 0) {
 		begin_section(&report->text, "[warnings]");
-		put_list(report, array, &result->warnings, "", false, "warnings", SHARE_WARNINGS, result->warnings_cut);
+		put_list(report, array, &result->warnings, &warnings_form, (struct share){SHARE_WARNINGS, SIZE_MAX},
+			result->warnings_cut);
 	}
 	json_object_object_add(report->data, "warnings", array);
 }
 
-static void put_output(struct report *report, const struct result *result)
+static void put_output(struct report *report, const struct result *result, const struct report_form *form)
 {
-	put_stream(report, "stdout", "[stdout]", &result->standard_output, result->standard_output_total, SHARE_STDOUT);
-	put_stream(report, "stderr", "[stderr]", &result->error_output, result->error_output_total, SHARE_STDERR);
+	for (int i = 0; i < REPORT_STREAMS; i++)
+		put_stream(report, (enum report_stream)i, result, form);
 	put_warnings(report, result);
 }
 
-static void put_values(struct report *report, const struct result *result)
+static void put_values(struct report *report, const struct result *result, const struct report_form *form)
 {
 	struct json_object *array = json_object_new_array();
 
 	begin_section(&report->text, NULL);
 	if (result->values.count == 0)
 		text_puts(&report->text, "; No values");
-	put_list(report, array, &result->values, "=> ", false, "values", SHARE_VALUES, result->values_cut);
+	put_list(report, array, &result->values, &values_form, (struct share){SHARE_VALUES, form->value_max},
+		result->values_cut);
 	json_object_object_add(report->data, "values", array);
 }
 
@@ -180,7 +237,7 @@ static const struct {
 		"The evaluation was cancelled. The session and its definitions are intact."},
 	[OUTCOME_TIMEOUT] = {"TIMEOUT",
 		"The evaluation reached its time limit and was stopped. The session and its definitions are intact; pass a "
-		"larger `timeout` (seconds, 0 for none) if it needs longer."},
+		"larger `timeout` (seconds, 0 for none) if it needs longer, or set it for the session with configure-limits."},
 	[OUTCOME_OVERFLOW] = {"STACK-OVERFLOW",
 		"The control stack is exhausted: infinite recursion, or data nested too deeply. The session and its "
 		"definitions are intact."},
@@ -195,7 +252,7 @@ static void put_error(struct report *report, const struct result *result)
 	struct result_text type = default_text(&result->error_type, endings[result->outcome].type);
 	struct result_text message = default_text(&result->error_message, endings[result->outcome].message);
 	struct json_object *error = json_object_new_object(), *frames = json_object_new_array();
-	size_t share = SHARE_MESSAGE;
+	struct share share = {SHARE_MESSAGE, SIZE_MAX};
 	struct shown type_piece = take(type.data, type.length, &share);
 	struct shown message_piece = take(message.data, message.length, &share);
 
@@ -207,7 +264,8 @@ static void put_error(struct report *report, const struct result *result)
 	}
 	if (result->frames.count > 0) {
 		begin_section(&report->text, "[Backtrace]");
-		put_list(report, frames, &result->frames, "", true, "backtrace", SHARE_FRAMES, result->frames_cut);
+		put_list(report, frames, &result->frames, &frames_form, (struct share){SHARE_FRAMES, SIZE_MAX},
+			result->frames_cut);
 	}
 	json_object_object_add(error, "type", json_object_new_string_len(type_piece.data, (int)type_piece.length));
 	json_object_object_add(
@@ -225,25 +283,60 @@ static struct json_object *milliseconds(uint64_t microseconds)
 	return json_object_new_double_s((double)microseconds / 1000, digits);
 }
 
-void report_make(struct report *report, const struct result *result, const char *session)
+/* The text of an operation's answer, which comes as its value. */
+static void put_answer(struct report *report, const struct result *result)
+{
+	struct share share = {SHARE_VALUES, SIZE_MAX};
+
+	for (size_t i = 0; i < result->values.count; i++) {
+		struct shown piece = take(result->values.items[i].data, result->values.items[i].length, &share);
+		text_add(&report->text, piece.data, piece.length);
+		if (piece.dropped > 0 || (result->values_cut && i + 1 == result->values.count))
+			text_puts(&report->text, "\n[cut here, the answer is too long]");
+	}
+}
+
+static struct json_object *begin_data(const struct result *result, const char *session)
 {
 	struct json_object *data = json_object_new_object();
 
-	*report = (struct report){.data = data, .is_error = result->outcome != OUTCOME_DONE};
 	json_object_object_add(data, "session", json_object_new_string(session));
 	json_object_object_add(data, "package",
 		json_object_new_string_len(
 			result->package.data ? result->package.data : "", (int)result->package.length));
+	json_object_object_add(data, "evaluation", json_object_new_int64((int64_t)result->seq));
 	json_object_object_add(data, "forms", json_object_new_int64((int64_t)result->forms));
 	json_object_object_add(data, "elapsedMs", milliseconds(result->elapsed_us));
 	json_object_object_add(data, "truncated", json_object_new_array());
+	return data;
+}
+
+const char *report_stream_name(enum report_stream stream)
+{
+	return stream == REPORT_STDOUT ? "stdout" : "stderr";
+}
+
+void report_make(struct report *report, const struct result *result, const struct report_form *form)
+{
+	*report = (struct report){
+		.data = begin_data(result, form->session),
+		.is_error = result->outcome != OUTCOME_DONE,
+	};
 	if (report->is_error)
 		put_error(report, result);
-	put_output(report, result);
+	if (form->is_operation) {
+		if (!report->is_error)
+			put_answer(report, result);
+		put_warnings(report, result);
+		json_object_put(report->data);
+		report->data = NULL;
+		return;
+	}
+	put_output(report, result, form);
 	if (report->is_error)
-		json_object_object_add(data, "values", json_object_new_array());
+		json_object_object_add(report->data, "values", json_object_new_array());
 	else
-		put_values(report, result);
+		put_values(report, result, form);
 }
 
 void report_free(struct report *report)

@@ -11,14 +11,27 @@
 
 #include <json-c/json.h>
 
+enum report_stream { REPORT_STDOUT, REPORT_STDERR, REPORT_STREAMS };
+
+const char *report_stream_name(enum report_stream stream);
+
 struct report {
 	struct text text;
-	struct json_object *data; /* for structuredContent */
+	struct json_object *data; /* for structuredContent; NULL for operations */
 	bool is_error;
+	/* A stream that is not shown to its end, all that came of it, within the result; else empty. */
+	struct result_text cut[REPORT_STREAMS];
+	bool is_whole[REPORT_STREAMS]; /* no more was written than that */
 };
 
-/* session is the id that the data names. */
-void report_make(struct report *report, const struct result *result, const char *session);
+struct report_form {
+	const char *session;  /* the id that the data names */
+	bool is_operation;    /* its value is the text of the answer; what it wrote is of no interest */
+	size_t output_max;    /* characters of each stream that are shown */
+	size_t value_max;     /* characters of all values together */
+};
+
+void report_make(struct report *report, const struct result *result, const struct report_form *form);
 void report_free(struct report *report);
 
 #endif

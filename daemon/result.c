@@ -153,6 +153,14 @@ void result_add_warning(struct result *result, const char *text)
 	list->count++;
 }
 
+void result_set_value(struct result *result, const char *text)
+{
+	free_list(&result->values);
+	result->outcome = OUTCOME_DONE;
+	result->values = (struct result_list){.items = must(calloc(1, sizeof(*result->values.items))), .count = 1};
+	result->values.items[0] = (struct result_text){new_text(text), strlen(text)};
+}
+
 void result_make_error(struct result *result, uint64_t seq, const char *type, const char *message)
 {
 	*result = (struct result){.seq = seq, .outcome = OUTCOME_ERROR};

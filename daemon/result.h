@@ -44,6 +44,9 @@ void result_free(struct result *result);
 /* The daemon has something to say; it comes first. */
 void result_add_warning(struct result *result, const char *text);
 
+/* In place of what it was: an operation that went well. */
+void result_set_value(struct result *result, const char *text);
+
 /* A report that the daemon makes itself, for an evaluation that no worker can report on any more. */
 void result_make_error(struct result *result, uint64_t seq, const char *type, const char *message);
 

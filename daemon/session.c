@@ -30,6 +30,7 @@ static const char *const state_names[] = {
 	[SESSION_DYING] = "dying",
 	[SESSION_REVIVING] = "reviving",
 	[SESSION_EMPTY] = "empty",
+	[SESSION_RESETTING] = "resetting",
 };
 
 /* ---- the table */
@@ -83,6 +84,18 @@ void session_spawn(struct session *session)
 		session->server->zygote, session->id, session->directory, session->last_seq, session->incarnation + 1);
 }
 
+static void set_limits(const struct session *session, struct work *work)
+{
+	bool loads = work->operation && strcmp(work->operation, OPERATION_LIST_DEFINITIONS) != 0;
+
+	work->heap_limit = (uint64_t)limit_get(&session->limits, LIMIT_HEAP) << 20;
+	work->output_max = (uint64_t)limit_get(&session->limits, LIMIT_OUTPUT);
+	work->value_max = (uint64_t)limit_get(&session->limits, LIMIT_VALUE);
+	if (!work->is_timed)
+		work->time_limit_ms = limit_milliseconds(
+			limit_get(&session->limits, loads ? LIMIT_LOAD_TIMEOUT : LIMIT_TIMEOUT));
+}
+
 static void send_first(struct session *session)
 {
 	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
@@ -92,6 +105,7 @@ static void send_first(struct session *session)
 	evaluation->started_at = store_universal_time();
 	const char *default_session = evaluation->request->conversation->session;
 	bool is_default = default_session && strcmp(default_session, session->id) == 0;
+	set_limits(session, &evaluation->work);
 	origin_encode(&origin, evaluation->request, evaluation->started_at, is_default, &evaluation->work);
 	worker_evaluate(session->worker, session->incarnation, evaluation->seq, &origin, &evaluation->work);
 	frame_builder_free(&origin);
@@ -162,12 +176,11 @@ void session_cancel(struct session *session, struct request *request)
 	evaluation_free(evaluation);
 }
 
-void session_finish_first(struct session *session, const struct result *result)
+/* It is in no queue. */
+static void conclude(struct session *session, struct evaluation *evaluation, struct result *result)
 {
-	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
-
-	TAILQ_REMOVE(&session->evaluations, evaluation, next);
-	event_del(session->tick);
+	if (session_reset_goes_on(session, evaluation, result))
+		return;
 	evaluation_finish(evaluation, session, result);
 	evaluation_free(evaluation);
 }
@@ -241,7 +254,7 @@ static void on_hello(void *context, const struct worker_hello *hello)
 }
 
 /* A result that a former daemon had not brought to safety; its shim may still ask for it. */
-static void take_kept_result(struct session *session, const struct result *result)
+static void take_kept_result(struct session *session, struct result *result)
 {
 	struct origin origin;
 
@@ -250,9 +263,7 @@ static void take_kept_result(struct session *session, const struct result *resul
 		worker_forget(session->worker, result->seq);
 		return;
 	}
-	struct evaluation *evaluation = evaluation_adopt(session->server, session, &origin);
-	evaluation_finish(evaluation, session, result);
-	evaluation_free(evaluation);
+	conclude(session, evaluation_adopt(session->server, session, &origin), result);
 	origin_free(&origin);
 }
 
@@ -285,7 +296,9 @@ static void on_result(void *context, struct result *result)
 	if (session->state == SESSION_RUNNING && first && first->seq == result->seq) {
 		add_notes(session, first, result);
 		session->state = SESSION_READY;
-		session_finish_first(session, result);
+		event_del(session->tick);
+		TAILQ_REMOVE(&session->evaluations, first, next);
+		conclude(session, first, result);
 	} else if (session->state == SESSION_RUNNING && session->stranger == result->seq) {
 		worker_forget(session->worker, result->seq);
 		session->state = SESSION_READY;
@@ -334,7 +347,13 @@ static void on_gone(void *context, const char *reason)
 	struct session *session = context;
 
 	log_debug("%s: the connection to its process is lost: %s", session->id, reason);
-	session_lose_worker(session);
+	if (session->state == SESSION_RESETTING) {
+		worker_close(session->worker);
+		session->worker = NULL;
+		session_await_end(session);
+	} else {
+		session_lose_worker(session);
+	}
 }
 
 static void on_patience(evutil_socket_t fd, short what, void *context)
@@ -398,6 +417,32 @@ void session_refused(struct server *server, const char *id, const char *why)
 	session->state = SESSION_EMPTY;
 	snprintf(message, sizeof(message), "No process could be started for the session: %s.", why);
 	session_refuse_all(session, "SESSION-UNAVAILABLE", message);
+}
+
+static void save_limits(struct session *session, store_status_callback done, void *context)
+{
+	struct text text = {0};
+
+	limit_encode(&session->limits, &text);
+	store_set_limits(session->server->store, session->id, text.data, done, context);
+	text_free(&text);
+}
+
+bool session_set_limits(
+	struct session *session, const struct limits *limits, store_status_callback done, void *context)
+{
+	session->limits = *limits;
+	session->limits_changed = session->state == SESSION_CREATING;
+	if (!session->limits_changed)
+		save_limits(session, done, context);
+	return !session->limits_changed;
+}
+
+void session_save_limits(struct session *session)
+{
+	if (session->limits_changed)
+		save_limits(session, NULL, NULL);
+	session->limits_changed = false;
 }
 
 struct session *session_make(struct server *server)

@@ -2,7 +2,7 @@
  * session.h - a Lisp session: its place in the table, its queue of evaluations, the process that runs them.
  *
  * The states, and what leads from one to the next (session.c and, for the end of a process, succession.c
- * have a function for each arrow):
+ * and reset.c have a function for each arrow):
  *
  *   CREATING  --its row is stored or found--> WAITING
  *   WAITING   --the zygote has spawned-->   DIALING
@@ -13,6 +13,7 @@
  *   REVIVING  --its copy listens-->         DIALING
  *   REVIVING  --it has no copy-->           EMPTY
  *   EMPTY     --an evaluation is asked-->   WAITING
+ *   READY     --it is reset-->              RESETTING --its process has ended-->  WAITING
  *   WAITING   --the zygote refuses-->       EMPTY
  *
  * Evaluations of one session run one after the other, in the order in which they came.
@@ -20,6 +21,7 @@
 #ifndef SESSION_H
 #define SESSION_H
 
+#include "limit.h"
 #include "request.h"
 #include "server.h"
 #include "sessionid.h"
@@ -35,6 +37,7 @@ enum session_state {
 	SESSION_DYING,
 	SESSION_REVIVING,
 	SESSION_EMPTY,
+	SESSION_RESETTING,
 };
 
 TAILQ_HEAD(evaluation_list, evaluation);
@@ -50,13 +53,16 @@ struct session {
 	enum session_state state;
 	struct worker *worker; /* from DIALING to RUNNING */
 	uint64_t pid;
+	uint64_t ended_pid; /* of a process that we have told to leave; 0 once the zygote has seen its end */
 	uint64_t incarnation;
 	uint64_t last_seq; /* the last one that was begun */
 	char *package;
+	struct limits limits;
+	bool limits_changed; /* the store does not know them yet */
 	char *obituary;    /* why the worker is going; until it is known who follows it */
 	bool reaped;       /* the zygote has told of its end, */
 	bool has_heir;     /* and that its copy takes over */
-	unsigned revivals; /* tries to reach it since the last hello */
+	unsigned revivals; /* tries to reach it, or to see its end, since the last hello */
 	char *epitaph;     /* a warning about that, to be shown with the next result */
 	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
@@ -68,7 +74,7 @@ struct session {
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */
 	struct event *tick;     /* each second while an evaluation with a progress token runs */
-	struct event *patience; /* in states DYING and REVIVING */
+	struct event *patience; /* in states DYING, REVIVING and RESETTING */
 };
 
 /* A new one, with an id of its own. */
@@ -83,6 +89,9 @@ struct session *session_find(struct server *server, const char *id_or_name);
 
 /* The work's texts are copied. */
 void session_evaluate(struct session *session, struct request *request, const struct work *work);
+/* done comes when the store has them; false if the session is so new that the store will get them with it. */
+bool session_set_limits(
+	struct session *session, const struct limits *limits, store_status_callback done, void *context);
 /* The request's client does not want its answer any more. */
 void session_cancel(struct session *session, struct request *request);
 /* Goes on with what waited because a client did not read its answers. */
@@ -105,6 +114,7 @@ void session_died(struct server *server, const char *id, uint64_t pid, int statu
 /* Steps that opening.c takes: an entry in the table, and what leads to a process. */
 struct session *session_make(struct server *server);
 void session_release(struct session *session);
+void session_save_limits(struct session *session);
 void session_spawn(struct session *session);
 /* False if nobody listens there. */
 bool session_dial(struct session *session);
@@ -115,8 +125,6 @@ void session_refuse_all(struct session *session, const char *type, const char *w
 
 /* Does what the state allows for the queue. */
 void session_advance(struct session *session);
-/* The first evaluation is over. */
-void session_finish_first(struct session *session, const struct result *result);
 /* Counts what an adopted worker has told, see `adopting`. */
 void session_note_adopted(struct session *session, uint64_t count);
 
@@ -128,6 +136,16 @@ bool session_await_heir(struct session *session);
 bool session_revived(struct session *session, const struct worker_hello *hello);
 /* For the timer `patience`. */
 void session_lose_patience(struct session *session);
+
+/*
+ * Steps that reset.c takes: an evaluation that belongs to a reset is over. True if there is more to do and the
+ * evaluation waits again,
+ */
+bool session_reset_goes_on(struct session *session, struct evaluation *evaluation, struct result *result);
+/* which goes on when the process is gone. */
+void session_await_end(struct session *session);
+/* The process died meanwhile: true if the evaluation belongs to a reset that this does not hinder, and waits again. */
+bool session_reset_survives(struct session *session, struct evaluation *evaluation, bool has_heir);
 
 struct json_object *session_status(const struct session *session);
 /* Tells all workers to leave. */

@@ -26,8 +26,8 @@
 /* A shim that stays away longer is not expected back. */
 #define CONVERSATION_SECONDS (30 * 24 * 3600)
 
-#define IN_MAX 8
-#define OUT_MAX 4
+#define IN_MAX 9
+#define OUT_MAX 5
 
 struct job {
 	STAILQ_ENTRY(job) next;
@@ -43,6 +43,7 @@ struct job {
 		store_status_callback status;
 		store_session_callback session;
 		store_answer_callback answer;
+		store_output_callback output;
 		store_conversation_callback conversation;
 	} done;
 	void *context;
@@ -394,6 +395,7 @@ static void deliver_session(struct job *job)
 		.name = job->out[1].data,
 		.directory = job->out[2].data,
 		.last_seq = (uint64_t)job->out[3].number,
+		.limits = job->out[4].data,
 	};
 
 	job->done.session(job->context, job->result == DATABASE_ROW ? &found : NULL);
@@ -408,6 +410,19 @@ void store_find_session(
 	put_number(job, owner);
 	job->deliver = deliver_session;
 	job->done.session = done;
+	job->context = context;
+	enqueue(store, job);
+}
+
+void store_set_limits(
+	struct store *store, const char *session, const char *limits, store_status_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_SET_LIMITS, !done);
+
+	put_text(job, session);
+	put_text(job, limits);
+	job->deliver = done ? deliver_status : NULL;
+	job->done.status = done;
 	job->context = context;
 	enqueue(store, job);
 }
@@ -427,8 +442,51 @@ void store_add_evaluation(
 	put_number(job, (uint64_t)evaluation->outcome);
 	put_number(job, evaluation->started_at);
 	put_number(job, evaluation->elapsed_us);
+	put_text(job, evaluation->operation);
 	job->deliver = deliver_status;
 	job->done.status = done;
+	job->context = context;
+	job->owns_context = true;
+	enqueue(store, job);
+}
+
+void store_add_output(struct store *store, const struct store_output *output)
+{
+	struct job *job = job_new(DATABASE_ADD_OUTPUT, true);
+
+	put_text(job, output->session);
+	put_number(job, output->seq);
+	put_text(job, output->stream);
+	put_bytes(job, VALUE_TEXT, output->data, output->length);
+	put_number(job, output->is_whole);
+	enqueue(store, job);
+}
+
+static void deliver_output(struct job *job)
+{
+	struct store_found_output found = {
+		.seq = (uint64_t)job->out[0].number,
+		.text = job->out[1].data,
+		.length = job->out[1].length,
+		.characters = (uint64_t)job->out[2].number,
+		.is_whole = job->out[3].number != 0,
+	};
+
+	job->done.output(job->context, job->result == DATABASE_ROW ? &found : NULL);
+}
+
+void store_find_output(struct store *store, const char *session, uint64_t seq, const char *stream, uint64_t offset,
+	uint64_t length, store_output_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_FIND_OUTPUT, false);
+
+	put_text(job, session);
+	put_number(job, seq);
+	put_text(job, stream);
+	put_number(job, offset);
+	put_number(job, length);
+	job->deliver = deliver_output;
+	job->done.output = done;
 	job->context = context;
 	job->owns_context = true;
 	enqueue(store, job);

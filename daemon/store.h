@@ -44,6 +44,7 @@ struct store_found_session {
 	const char *id;
 	const char *name; /* may be NULL */
 	const char *directory;
+	const char *limits; /* as limit_encode wrote them */
 	uint64_t last_seq;
 };
 
@@ -52,9 +53,14 @@ typedef void (*store_session_callback)(void *context, const struct store_found_s
 void store_find_session(
 	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
 
+/* done may be NULL. */
+void store_set_limits(
+	struct store *store, const char *session, const char *limits, store_status_callback done, void *context);
+
 struct store_evaluation {
 	const char *session;
 	uint64_t seq;
+	const char *operation; /* NULL if the code was evaluated */
 	const char *code; /* NULL if it is not known any more */
 	size_t code_length;
 	const char *text; /* as answered */
@@ -71,6 +77,32 @@ struct store_evaluation {
  */
 void store_add_evaluation(
 	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context);
+
+/* What an evaluation wrote and its answer does not show. */
+struct store_output {
+	const char *session;
+	uint64_t seq;
+	const char *stream;
+	const char *data;
+	size_t length;
+	bool is_whole; /* there was no more */
+};
+
+void store_add_output(struct store *store, const struct store_output *output);
+
+struct store_found_output {
+	uint64_t seq;
+	const char *text; /* the piece that was asked for */
+	size_t length;
+	uint64_t characters; /* of all that is kept */
+	bool is_whole;
+};
+
+/* found is NULL if there is none. The context was allocated for this call: the store frees it. */
+typedef void (*store_output_callback)(void *context, const struct store_found_output *found);
+/* seq 0: the last one that is kept. offset and length are characters. */
+void store_find_output(struct store *store, const char *session, uint64_t seq, const char *stream, uint64_t offset,
+	uint64_t length, store_output_callback done, void *context);
 
 /* Keeps an answer until its line is settled; NULL means that the request was cancelled. */
 void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,

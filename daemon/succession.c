@@ -97,7 +97,9 @@ static void bury(struct session *session)
 	event_del(session->patience);
 	session->state = SESSION_EMPTY;
 	replace_text(&session->package, NULL);
-	if (sent) {
+	if (sent && session_reset_survives(session, sent, false)) {
+		replace_text(&session->epitaph, NULL);
+	} else if (sent) {
 		fail_interrupted(session, sent, sent->seq, NULL);
 		evaluation_free(sent);
 	} else {
@@ -153,6 +155,8 @@ static bool settle_sent(struct session *session, const struct worker_hello *hell
 		TAILQ_INSERT_HEAD(&session->evaluations, sent, next);
 		return false;
 	}
+	if (session_reset_survives(session, sent, true))
+		return true;
 	if (sent->seq <= hello->last_seq) {
 		fail_interrupted(session, sent, sent->seq, hello);
 		is_told = true;
@@ -213,6 +217,10 @@ void session_lose_patience(struct session *session)
 		try_to_reach(session);
 		return;
 	}
+	if (session->state == SESSION_RESETTING) {
+		session_await_end(session);
+		return;
+	}
 	if (!session->obituary)
 		replace_text(&session->obituary, "The Lisp process ended in an unknown way.");
 	settle_death(session, true); /* nobody could tell us of a copy */
@@ -241,6 +249,11 @@ void session_died(struct server *server, const char *id, uint64_t pid, int statu
 
 	if (!session || session->state == SESSION_EMPTY || session->state == SESSION_WAITING)
 		return;
+	if (session->state == SESSION_RESETTING) {
+		if (pid == session->ended_pid)
+			session->ended_pid = 0;
+		return;
+	}
 	if ((session->state == SESSION_READY || session->state == SESSION_RUNNING) && pid != session->pid)
 		return; /* one before */
 	if (WIFSIGNALED(status))

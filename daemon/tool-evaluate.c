@@ -1,105 +1,122 @@
 /*
- * tool-evaluate.c - the tool evaluate-lisp: which session, and off it goes.
+ * tool-evaluate.c - evaluate-lisp, and read-output for what its answers do not show.
  */
 #include "tools.h"
 
 #include "alloc.h"
+#include "arguments.h"
 #include "conversation.h"
 #include "server.h"
 #include "session.h"
 #include "store.h"
+#include "target.h"
 
-/* Generous, but it ends a loop whose client is gone. */
-#define DEFAULT_TIMEOUT_SECONDS 300
-#define TIMEOUT_SECONDS_MAX 1e9
+#include <inttypes.h>
+#include <stdio.h>
 
-/* False if the argument holds a NUL, which no name does. */
-static bool text_argument(struct json_object *arguments, const char *name, const char **text)
+bool tool_time_limit(struct request *request, struct json_object *arguments, enum limit limit, struct work *work)
 {
 	struct json_object *value;
+	char problem[256];
 
-	*text = NULL;
-	if (!json_object_object_get_ex(arguments, name, &value))
+	if (!json_object_object_get_ex(arguments, "timeout", &value))
 		return true;
-	*text = json_object_get_string(value);
-	return strlen(*text) == (size_t)json_object_get_string_len(value);
-}
-
-/* Milliseconds; false if it is no time. */
-static bool time_argument(struct json_object *arguments, uint64_t *milliseconds)
-{
-	struct json_object *value;
-	double seconds = DEFAULT_TIMEOUT_SECONDS;
-
-	if (json_object_object_get_ex(arguments, "timeout", &value))
-		seconds = json_object_get_double(value);
-	if (!(seconds >= 0 && seconds <= TIMEOUT_SECONDS_MAX))
+	double seconds = json_object_get_double(value);
+	if (!limit_allow(limit, seconds, problem, sizeof(problem))) {
+		tools_refuse_arguments(request, problem);
 		return false;
-	*milliseconds = (uint64_t)(seconds * 1000);
-	if (seconds > 0 && *milliseconds == 0)
-		*milliseconds = 1; /* 0 means no limit */
+	}
+	work->is_timed = true;
+	work->time_limit_ms = limit_milliseconds(seconds);
 	return true;
-}
-
-/* The session of that id or name; NULL if there can be none, and the request is then answered. */
-static struct session *named_session(
-	struct server *server, struct request *request, const char *name, const char *directory)
-{
-	if (*name && (strncmp(name, "session-", 8) != 0 || session_id_valid(name)))
-		return session_open(server, name, directory);
-	tools_fail(request, "INVALID-SESSION-ID",
-		"\"%.64s\" is not a session id; one looks like session-20260120-143022-A4F2. Leave `session` out to use this "
-		"connection's own.",
-		name);
-	return NULL;
-}
-
-/* The session of calls that name none; made when it is first needed. */
-static struct session *default_session(struct server *server, struct request *request)
-{
-	struct conversation *conversation = request->conversation;
-	struct session *session;
-
-	if (conversation->session)
-		return session_open(server, conversation->session, NULL);
-	if (conversation->wanted_session)
-		session = named_session(server, request, conversation->wanted_session, conversation->directory);
-	else
-		session = session_new(server, conversation->directory);
-	if (!session)
-		return NULL;
-	conversation->session = new_text(session->id);
-	conversation->saved = false;
-	return session;
 }
 
 void tool_evaluate(struct server *server, struct request *request, struct json_object *arguments)
 {
 	struct json_object *code = json_object_object_get(arguments, "code");
-	struct work work = {.protect = json_object_get_boolean(json_object_object_get(arguments, "protect"))};
-	const char *name;
+	struct work work = {
+		.code = json_object_get_string(code),
+		.code_length = (size_t)json_object_get_string_len(code),
+		.protect = argument_flag(arguments, "protect"),
+	};
 
-	if (!text_argument(arguments, "session", &name) || !text_argument(arguments, "package", &work.package)) {
-		tools_refuse_arguments(request, "Arguments session and package must not hold a NUL");
+	if (argument_text(request, arguments, "package", &work.package) &&
+		tool_time_limit(request, arguments, LIMIT_TIMEOUT, &work))
+		target_evaluate(server, request, arguments, &work);
+}
+
+/* ---- read-output */
+
+/* A piece may be as long as what an answer shows of a stream at most. */
+#define PIECE_MAX 1000000
+
+struct reading {
+	struct request *request;
+	uint64_t seq; /* 0: the last one */
+	uint64_t offset;
+	const char *stream;
+};
+
+static void put_piece(struct text *text, const struct reading *reading, const struct store_found_output *found)
+{
+	uint64_t end = reading->offset;
+
+	for (size_t i = 0; i < found->length; i++)
+		end += ((unsigned char)found->text[i] & 0xC0) != 0x80;
+	text_printf(text, "[%s of evaluation %" PRIu64 ", characters %" PRIu64 " to %" PRIu64 " of %" PRIu64 "%s]\n",
+		reading->stream, found->seq, reading->offset, end, found->characters,
+		found->is_whole ? "" : " that are kept; more was written");
+	text_add(text, found->text, found->length);
+	if (end < found->characters)
+		text_printf(text, "\n[offset %" PRIu64 " goes on]", end);
+}
+
+static void on_output_found(void *context, const struct store_found_output *found)
+{
+	const struct reading *reading = context;
+	struct request *request = reading->request;
+	struct report report = {0};
+
+	request->conversation->lookups--;
+	if (request->unwanted) {
+		request_withdraw(request);
+	} else if (!found) {
+		tools_fail(request, "OUTPUT-NOT-FOUND",
+			"No %s of %s is kept. Only output that an answer did not show to its end is, that of a session's last 16 such "
+			"evaluations.",
+			reading->stream, reading->seq ? "that evaluation" : "any evaluation of this session");
+	} else if (reading->offset > found->characters) {
+		tools_fail(request, "OUTPUT-NOT-FOUND", "The offset lies behind the end: %" PRIu64 " characters are kept.",
+			found->characters);
+	} else {
+		put_piece(&report.text, reading, found);
+		request_result(request, tools_result(request, &report));
+		report_free(&report);
+	}
+}
+
+void tool_read_output(struct server *server, struct request *request, struct json_object *arguments)
+{
+	uint64_t seq = 0, offset = 0, length = PIECE_MAX;
+	bool answered;
+
+	if (!argument_number(request, arguments, "evaluation", INT64_MAX, &seq) ||
+		!argument_number(request, arguments, "offset", INT64_MAX, &offset) ||
+		!argument_number(request, arguments, "length", PIECE_MAX, &length))
+		return;
+	struct session *session = target_known_session(server, request, arguments, &answered);
+	if (!session) {
+		if (!answered)
+			tools_fail(request, "OUTPUT-NOT-FOUND", "Nothing has been evaluated yet.");
 		return;
 	}
-	if (!time_argument(arguments, &work.time_limit_ms)) {
-		tools_refuse_arguments(request, "Argument timeout must be a number of seconds from 0 to 1000000000");
-		return;
-	}
-	if (store_problem(server->store)) {
-		tools_fail(request, "STORAGE-FAILED",
-			"Nothing is evaluated while transcripts cannot be kept: %s. Running sessions are untouched; try "
-			"again when that is mended.",
-			store_problem(server->store));
-		return;
-	}
-	struct session *session = name ? named_session(server, request, name, NULL) : default_session(server, request);
-	if (!session)
-		return;
-	if (!request->conversation->saved)
-		conversation_save(request->conversation, NULL, NULL);
-	work.code = json_object_get_string(code);
-	work.code_length = (size_t)json_object_get_string_len(code);
-	session_evaluate(session, request, &work);
+	if (!json_object_object_get(arguments, "length") && limit_get(&session->limits, LIMIT_OUTPUT) < PIECE_MAX)
+		length = (uint64_t)limit_get(&session->limits, LIMIT_OUTPUT);
+	struct json_object *stream = json_object_object_get(arguments, "stream");
+	enum report_stream which =
+		stream && strcmp(json_object_get_string(stream), "stderr") == 0 ? REPORT_STDERR : REPORT_STDOUT;
+	struct reading *reading = new_zeroed(sizeof(*reading));
+	*reading = (struct reading){request, seq, offset, report_stream_name(which)};
+	request->conversation->lookups++;
+	store_find_output(server->store, session->id, seq, reading->stream, offset, length, on_output_found, reading);
 }

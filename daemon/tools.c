@@ -11,6 +11,11 @@
 
 static const struct tool tools[] = {
 	{embedded_tool_evaluate_lisp, tool_evaluate},
+	{embedded_tool_list_definitions, tool_list_definitions},
+	{embedded_tool_reset_session, tool_reset},
+	{embedded_tool_load_system, tool_load_system},
+	{embedded_tool_configure_limits, tool_configure_limits},
+	{embedded_tool_read_output, tool_read_output},
 };
 
 #define TOOLS (sizeof(tools) / sizeof(*tools))
@@ -61,9 +66,49 @@ static bool has_type(struct json_object *value, const char *type)
 		return json_object_is_type(value, json_type_string);
 	if (strcmp(type, "number") == 0)
 		return json_object_is_type(value, json_type_double) || json_object_is_type(value, json_type_int);
+	if (strcmp(type, "integer") == 0)
+		return json_object_is_type(value, json_type_int);
 	if (strcmp(type, "boolean") == 0)
 		return json_object_is_type(value, json_type_boolean);
 	return false;
+}
+
+static void put_words(char *problem, size_t size, struct json_object *words)
+{
+	for (size_t i = 0; i < json_object_array_length(words); i++) {
+		size_t used = strlen(problem);
+		snprintf(problem + used, size - used, "%s %s", i ? "," : "",
+			json_object_get_string(json_object_array_get_idx(words, i)));
+	}
+}
+
+static bool is_one_of(struct json_object *value, struct json_object *words)
+{
+	for (size_t i = 0; i < json_object_array_length(words); i++)
+		if (json_object_equal(value, json_object_array_get_idx(words, i)))
+			return true;
+	return false;
+}
+
+/* The same for one argument. */
+static bool find_misfit(
+	const char *name, struct json_object *value, struct json_object *property, char *problem, size_t size)
+{
+	const char *type = json_object_get_string(json_object_object_get(property, "type"));
+	struct json_object *words = json_object_object_get(property, "enum");
+	struct json_object *minimum = json_object_object_get(property, "minimum");
+
+	if (!has_type(value, type)) {
+		snprintf(problem, size, "Argument %s must be %s %s", name, *type == 'i' ? "an" : "a", type);
+	} else if (words && !is_one_of(value, words)) {
+		snprintf(problem, size, "Argument %s must be one of:", name);
+		put_words(problem, size, words);
+	} else if (minimum && json_object_get_double(value) < json_object_get_double(minimum)) {
+		snprintf(problem, size, "Argument %s must be at least %s", name, json_object_get_string(minimum));
+	} else {
+		return false;
+	}
+	return true;
 }
 
 /* Says what does not fit the schema, and how it would; false if everything fits. */
@@ -91,11 +136,8 @@ static bool find_problem(struct json_object *schema, struct json_object *argumen
 			}
 			return true;
 		}
-		const char *type = json_object_get_string(json_object_object_get(property, "type"));
-		if (!has_type(value, type)) {
-			snprintf(problem, size, "Argument %s must be a %s", key, type);
+		if (find_misfit(key, value, property, problem, size))
 			return true;
-		}
 	}
 	return false;
 }

@@ -4,8 +4,10 @@
 #ifndef TOOLS_H
 #define TOOLS_H
 
+#include "limit.h"
 #include "report.h"
 #include "request.h"
+#include "worker.h"
 
 struct server;
 
@@ -33,7 +35,15 @@ void tools_refuse_arguments(struct request *request, const char *problem);
 void tools_fail(struct request *request, const char *type, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Handlers, each in its own file. */
+/* Handlers; those of a group are in one file. */
 void tool_evaluate(struct server *server, struct request *request, struct json_object *arguments);
+void tool_read_output(struct server *server, struct request *request, struct json_object *arguments);
+void tool_list_definitions(struct server *server, struct request *request, struct json_object *arguments);
+void tool_reset(struct server *server, struct request *request, struct json_object *arguments);
+void tool_load_system(struct server *server, struct request *request, struct json_object *arguments);
+void tool_configure_limits(struct server *server, struct request *request, struct json_object *arguments);
+
+/* What several of them share: the argument timeout. False if it is not allowed; the request has been answered then. */
+bool tool_time_limit(struct request *request, struct json_object *arguments, enum limit limit, struct work *work);
 
 #endif

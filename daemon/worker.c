@@ -240,8 +240,11 @@ void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, 
 	frame_put_number(builder, WORK_SEQ, seq);
 	frame_put(builder, WORK_ORIGIN, origin->data, origin->length);
 	frame_put_number(builder, WORK_TIME_LIMIT, work->time_limit_ms);
+	frame_put_number(builder, WORK_HEAP_LIMIT, work->heap_limit);
 	if (work->protect)
 		frame_put_number(builder, WORK_PROTECT, 1);
+	if (work->operation)
+		frame_put_text(builder, WORK_OPERATION, work->operation);
 	if (work->package)
 		frame_put_text(builder, WORK_PACKAGE, work->package);
 	frame_put(builder, WORK_CODE, work->code, work->code_length);

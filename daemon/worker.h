@@ -57,12 +57,24 @@ void worker_close(struct worker *worker);
 
 /* What a session is asked to do. */
 struct work {
-	const char *package; /* NULL for the session's own */
-	const char *code;    /* not necessarily NUL-terminated */
+	const char *operation; /* NULL: the code is evaluated; else a function of the runtime gets it */
+	const char *package;   /* NULL for the session's own */
+	const char *code;      /* not necessarily NUL-terminated */
 	size_t code_length;
-	uint64_t time_limit_ms; /* 0 for none */
 	bool protect;           /* a copy is to know of it before it is answered */
+	bool is_timed;          /* the call sets its own time limit; otherwise the session's counts */
+	uint64_t time_limit_ms; /* 0 for none */
+	/* The session's, when it was begun: */
+	uint64_t heap_limit; /* in bytes */
+	uint64_t output_max; /* characters that the answer shows */
+	uint64_t value_max;
 };
+
+#define OPERATION_LIST_DEFINITIONS "list-definitions"
+#define OPERATION_LOAD_SYSTEM "load-system"
+/* The two halves of reset-session, in the old process and in the new one. */
+#define OPERATION_LOADED_SYSTEMS "loaded-systems"
+#define OPERATION_RELOAD_SYSTEMS "reload-systems"
 
 void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, const struct frame_builder *origin,
 	const struct work *work);

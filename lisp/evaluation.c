@@ -206,6 +206,7 @@ void evaluation_run(const struct request *request, struct frame_builder *result)
 	uint64_t started_us = clock_microseconds();
 
 	children_mark();
+	limits_set_heap(request->heap_limit);
 	run_in_frame(request);
 	limits_restore(outcome != OUTCOME_DONE);
 	main_env->disable_interrupts = 1; /* ECL enables them when it sets a limit */

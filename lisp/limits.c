@@ -21,6 +21,7 @@
 #include "recipes.h"
 
 #define PAGE 4096ul
+#define DEFAULT_HEAP (1024ul << 20)
 #define OWN_STACK (256 * 1024)
 #define BIG_GROWTH (64ul << 20)
 
@@ -39,6 +40,7 @@
 
 static cl_object heap_size, universal_handler, stack_handler, original_stack_handler;
 static int trap_bits;
+static size_t heap_limit = DEFAULT_HEAP;
 
 bool limits_stacks_are_possible(void)
 {
@@ -55,10 +57,21 @@ bool limits_float_traps_are_possible(void)
 static void restore_heap(void)
 {
 	size_t given_back = GC_get_unmapped_bytes();
-	size_t limit = LIMITS_HEAP + (given_back < LIMITS_HEAP ? given_back : LIMITS_HEAP);
+	size_t limit = heap_limit + (given_back < heap_limit ? given_back : heap_limit);
 
 	if (recipe_is_active(RECIPE_HEAP_LIMIT))
 		si_set_limit(heap_size, ecl_make_fixnum((cl_fixnum)limit));
+}
+
+void limits_set_heap(size_t size)
+{
+	size_t wanted = size ? size : DEFAULT_HEAP;
+
+	if (wanted == heap_limit)
+		return;
+	heap_limit = wanted;
+	restore_heap();
+	evaluation_env()->disable_interrupts = 1; /* ECL enables them when it sets a limit */
 }
 
 void limits_restore_float_traps(void)

@@ -5,8 +5,8 @@
 #define LIMITS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
-#define LIMITS_HEAP (1024ul << 20)
 
 /* What this build can do at all, see recipes.h. */
 bool limits_stacks_are_possible(void);
@@ -17,6 +17,8 @@ void limits_init(void);
 /* Gives ECL its own handler back. */
 void limits_leave_stacks_alone(void);
 
+/* What the next evaluations may use, in bytes; 0: the default. */
+void limits_set_heap(size_t size);
 /* Heap, stacks, float traps, signal mask: as if nothing had happened. After every evaluation, outside its frame. */
 void limits_restore(bool after_jump);
 

@@ -40,8 +40,8 @@ struct channel {
 };
 
 static const size_t limits[OUTPUT_CHANNELS] = {
-	[OUTPUT_STDOUT] = 1 << 20,
-	[OUTPUT_STDERR] = 1 << 20,
+	[OUTPUT_STDOUT] = FRAME_OUTPUT_MAX,
+	[OUTPUT_STDERR] = FRAME_OUTPUT_MAX,
 	[OUTPUT_VALUES] = 1 << 20,
 	[OUTPUT_WARNINGS] = 64 << 10,
 	[OUTPUT_ERROR_TYPE] = 4 << 10,
@@ -159,6 +159,9 @@ void output_append(enum output_channel number, const char *bytes, size_t length)
 	struct channel *channel = &channels[number];
 	size_t kept = channel->limit - channel->stored;
 
+	/* The two streams share what a result can carry. */
+	if (number <= OUTPUT_STDERR)
+		kept -= channels[OUTPUT_STDOUT + OUTPUT_STDERR - number].stored;
 	channel->total += length;
 	if (number <= OUTPUT_STDERR)
 		follow_lines(channel, bytes, length);

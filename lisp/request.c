@@ -19,6 +19,8 @@ static bool read_field(struct request *request, const struct field *field)
 		return field_number(field, &request->seq);
 	case WORK_TIME_LIMIT:
 		return field_number(field, &request->time_limit_ms);
+	case WORK_HEAP_LIMIT:
+		return field_number(field, &request->heap_limit);
 	case WORK_PROTECT:
 		return field_number(field, &request->protect);
 	case WORK_ORIGIN:

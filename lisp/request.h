@@ -15,6 +15,7 @@ struct request {
 	uint64_t incarnation;
 	uint64_t seq;
 	uint64_t time_limit_ms; /* 0: none */
+	uint64_t heap_limit;    /* bytes; 0: the default */
 	uint64_t protect;       /* 1: its result is not sent before a copy knows it */
 	bool cancelled;         /* before it began */
 	uint8_t *bytes;         /* the frame's fields; the rest points into it */

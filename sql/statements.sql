@@ -4,12 +4,22 @@
 INSERT INTO sessions (id, name, owner, directory, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5);
 
 -- find_session:
-SELECT id, name, directory, (SELECT max(seq) FROM evaluations WHERE session = sessions.id)
+SELECT id, name, directory, (SELECT max(seq) FROM evaluations WHERE session = sessions.id), limits
   FROM sessions WHERE (id = ?1 OR name = ?1) AND owner = ?2;
 
+-- set_limits:
+UPDATE sessions SET limits = ?2 WHERE id = ?1;
+
 -- add_evaluation:
-INSERT OR IGNORE INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us)
-  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+INSERT OR IGNORE INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation)
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
+
+-- add_output:
+INSERT OR IGNORE INTO outputs (session, seq, stream, text, is_whole) VALUES (?1, ?2, ?3, ?4, ?5);
+
+-- find_output:
+SELECT seq, substr(text, ?4 + 1, ?5), length(text), is_whole FROM outputs
+  WHERE session = ?1 AND stream = ?3 AND (?2 = 0 OR seq = ?2) ORDER BY seq DESC LIMIT 1;
 
 -- add_answer:
 INSERT OR REPLACE INTO answers (nonce, line, item, answer) VALUES (?1, ?2, ?3, ?4);

@@ -155,10 +155,26 @@ class Runtime:
         self.clients.append(client)
         return client
 
-    def control(self, *arguments, timeout=PATIENCE):
-        """Runs cl-mcpctl."""
-        return subprocess.run([self.programs / "cl-mcpctl", *arguments], env=self.environment, cwd=self.directory,
+    def run(self, program, *arguments, timeout=PATIENCE):
+        return subprocess.run([self.programs / program, *arguments], env=self.environment, cwd=self.directory,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False)
+
+    def control(self, *arguments, timeout=PATIENCE):
+        return self.run("cl-mcpctl", *arguments, timeout=timeout)
+
+    @contextlib.contextmanager
+    def daemon(self, *options):
+        """A daemon that is started by hand, for as long as the context lasts."""
+        with open(self.directory / "daemon-by-hand.log", "ab") as log:
+            process = subprocess.Popen([self.programs / "cl-mcpd", *options], env=self.environment, cwd=self.directory,
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            wait_until((self.directory / "lock").exists, "it takes the lock")
+            wait_until(lambda: self.daemon_pid() == process.pid and (self.directory / "socket").exists(), "it listens")
+            yield process
+        finally:
+            self.control("shutdown")
+            process.wait(PATIENCE)
 
     def status(self):
         with self.client() as client:
@@ -232,7 +248,7 @@ Sent = collections.namedtuple("Sent", "method revision token")
 
 
 class Evaluation:
-    """A result of evaluate-lisp."""
+    """A tool's result."""
 
     def __init__(self, result):
         self.result = result
@@ -499,6 +515,12 @@ class Client:
         if arguments is not None:
             params["arguments"] = arguments
         return self.request("tools/call", params, timeout=timeout)
+
+    def tool(self, name, **arguments):
+        """Calls any tool; underscores in the names of arguments are hyphens."""
+        answer = self.call(name, {key.replace("_", "-"): value for key, value in arguments.items()})
+        assert "result" in answer, answer
+        return Evaluation(answer["result"])
 
     def start_evaluation(self, code, request_id=NOTHING, token=NOTHING, **arguments):
         return self.start("tools/call", {"name": "evaluate-lisp", "arguments": {"code": code, **arguments}},

@@ -64,13 +64,14 @@ def test_lisp_and_subprocesses_are_shown_in_order(worker):
         assert result.stdout == b"ab\ncd\ne"
 
 
-def test_ten_megabytes_are_counted_and_the_first_one_kept(worker):
-    result = worker.evaluate("(dotimes (i 100000) (write-string \"" + "x" * 99 + "\") (terpri))")
-    assert result.stdout_total == 10_000_000
-    assert len(result.stdout) == MIB and result.stdout.startswith(b"x" * 99 + b"\n")
+def test_twenty_megabytes_are_counted_and_the_first_sixteen_mebibytes_kept(worker):
+    result = worker.evaluate("(dotimes (i 200000) (write-string \"" + "x" * 99 + "\") (terpri))")
+    assert result.stdout_total == 20_000_000
+    assert len(result.stdout) == 16 * MIB and result.stdout.startswith(b"x" * 99 + b"\n")
     result = worker.evaluate('(ext:system "head -c 10000000 /dev/zero; head -c 10000000 /dev/zero >&2")')
     assert (result.stdout_total, result.stderr_total) == (10_000_000, 10_000_000)
-    assert (len(result.stdout), len(result.stderr)) == (MIB, MIB)
+    assert (len(result.stdout), len(result.stderr)) == (10_000_000, 16 * MIB - 10_000_000)
+    assert worker.evaluate("(princ 1)").stdout == b"1"
 
 
 def test_a_million_lines_cost_no_memory(worker):

@@ -35,6 +35,7 @@ TAGS = {
     "last_line": (32, "bytes"), "kept": (33, "number"), "heir": (34, "number"), "restored": (35, "number"),
     "undone": (36, "texts"), "interrupted": (37, "number"), "interrupted_origin": (38, "bytes"),
     "protected": (39, "number"), "protect": (40, "number"), "operation": (41, "text"),
+    "heap_limit": (42, "number"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
@@ -236,12 +237,13 @@ class Worker:
         self.seq = self.hello.seq
         self.incarnation = self.hello.incarnation
 
-    def begin(self, code, package=None, operation=None, time_limit=0, origin=b"test", seq=None, protect=None):
+    def begin(self, code, package=None, operation=None, time_limit=0, origin=b"test", seq=None, protect=None,
+              heap_limit=None):
         if seq is None:
             self.seq += 1
             seq = self.seq
         self.link.send("E", incarnation=self.incarnation, seq=seq, origin=origin, time_limit=time_limit,
-                       protect=protect, package=package, operation=operation, code=code)
+                       heap_limit=heap_limit, protect=protect, package=package, operation=operation, code=code)
         return seq
 
     def result(self, seq=None, patience=PATIENCE, forget=True):

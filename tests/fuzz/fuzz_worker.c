@@ -25,7 +25,13 @@ static void report_on(const struct result *result)
 	struct report report;
 	size_t length;
 
-	report_make(&report, result, "session-20260120-143022-A4F2");
+	report_make(&report, result,
+		&(struct report_form){
+			.session = "session-20260120-143022-A4F2",
+			.is_operation = result->seq % 2,
+			.output_max = result->seq % 1000,
+			.value_max = 100000,
+		});
 	const char *json = json_object_to_json_string_length(report.data, JSON_C_TO_STRING_PLAIN, &length);
 	require(utf8_valid(report.text.data, report.text.length));
 	require(utf8_valid(json, length));

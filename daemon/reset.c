@@ -1,0 +1,116 @@
+/*
+ * reset.c - a session begins anew, under its own id.
+ *
+ * Nothing in a process that ran user code can be trusted to be as it was: threads, methods, readtables, streams. So the
+ * process ends with all its copies and a new one takes its place, which loads the systems that the old one had. The old
+ * one is asked for them first, in its turn; the new one loads them before anything else. Both are evaluations to the
+ * rest of the daemon, so that cancelling, and a daemon that dies on the way, need no care of their own.
+ */
+#include "session.h"
+
+#include "alloc.h"
+#include "evaluation.h"
+#include "sessionlock.h"
+#include "zygote.h"
+
+#define POLL_MS 2
+/* The zygote tells of the end, unless it is dead itself. */
+#define POLLS_UNTIL_UNTOLD 500
+/* The process leaves by itself; if not, the zygote ends it; and then it must be gone. */
+#define POLLS_UNTIL_KILLED 1000
+#define POLLS_MAX 5000
+
+static const struct timeval poll_time = {0, POLL_MS * 1000};
+
+static bool is_operation(const struct evaluation *evaluation, const char *operation)
+{
+	return evaluation->work.operation && strcmp(evaluation->work.operation, operation) == 0;
+}
+
+static void set_answer(struct result *result)
+{
+	struct text text = {0};
+
+	text_puts(&text, "Session reset. All definitions cleared.\nCurrent package: CL-USER");
+	if (result->outcome != OUTCOME_DONE)
+		text_printf(&text, "\n\nThe systems that were loaded could not be loaded again: %s",
+			result->error_message.data ? result->error_message.data : "loading was stopped");
+	else if (result->values.count > 0 && result->values.items[0].length > 0)
+		text_printf(&text, "\n\nNot loaded again:\n%s", result->values.items[0].data);
+	result_set_value(result, text.data);
+	text_free(&text);
+}
+
+static void end_process(struct session *session)
+{
+	session->state = SESSION_RESETTING;
+	session->revivals = 0;
+	session->ended_pid = session->pid;
+	worker_quit(session->worker);
+}
+
+static void turn_into(struct evaluation *evaluation, const char *operation, const char *code)
+{
+	free((char *)evaluation->work.operation);
+	free((char *)evaluation->work.code);
+	evaluation->work.operation = new_text(operation);
+	evaluation->work.code = new_text(code);
+	evaluation->work.code_length = strlen(evaluation->work.code);
+}
+
+static void wait_again(struct session *session, struct evaluation *evaluation)
+{
+	evaluation->seq = 0;
+	TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
+}
+
+bool session_reset_survives(struct session *session, struct evaluation *evaluation, bool has_heir)
+{
+	if (!is_operation(evaluation, OPERATION_LOADED_SYSTEMS) || !evaluation->request || evaluation->is_repeated)
+		return false;
+	evaluation->is_repeated = true;
+	if (!has_heir) /* the next process is a new one anyway, and nobody can be asked for the systems */
+		turn_into(evaluation, OPERATION_RELOAD_SYSTEMS, "");
+	wait_again(session, evaluation);
+	return true;
+}
+
+bool session_reset_goes_on(struct session *session, struct evaluation *evaluation, struct result *result)
+{
+	if (is_operation(evaluation, OPERATION_RELOAD_SYSTEMS))
+		set_answer(result);
+	if (!is_operation(evaluation, OPERATION_LOADED_SYSTEMS) || !evaluation->request ||
+		result->outcome == OUTCOME_CANCELLED)
+		return false;
+	const struct result_text *systems = result->values.count > 0 ? &result->values.items[0] : NULL;
+	turn_into(evaluation, OPERATION_RELOAD_SYSTEMS, systems ? systems->data : "");
+	wait_again(session, evaluation);
+	end_process(session);
+	return true;
+}
+
+void session_await_end(struct session *session)
+{
+	struct server *server = session->server;
+
+	bool is_told = session->ended_pid == 0 || session->revivals >= POLLS_UNTIL_UNTOLD;
+
+	if (is_told && !sessionlock_is_held(server->runtime_directory, session->id)) {
+		session->ended_pid = 0;
+		replace_text(&session->package, NULL);
+		replace_text(&session->epitaph, NULL);
+		replace_text(&session->unprotected, NULL);
+		session->revivals = 0;
+		session->protected_seq = 0;
+		session_spawn(session);
+		return;
+	}
+	if (++session->revivals == POLLS_UNTIL_KILLED)
+		zygote_kill(server->zygote, session->id, 0);
+	if (session->revivals < POLLS_MAX) {
+		event_add(session->patience, &poll_time);
+		return;
+	}
+	session->state = SESSION_EMPTY;
+	session_refuse_all(session, "SESSION-UNAVAILABLE", "The session's old process does not end. Try again.");
+}

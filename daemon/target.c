@@ -1,0 +1,85 @@
+/*
+ * target.c - finding the session that a call is for, and handing it the work.
+ */
+#include "target.h"
+
+#include "alloc.h"
+#include "arguments.h"
+#include "conversation.h"
+#include "session.h"
+#include "store.h"
+#include "tools.h"
+
+/* The session of that id or name; NULL if there can be none, and the request is then answered. */
+static struct session *named_session(
+	struct server *server, struct request *request, const char *name, const char *directory)
+{
+	if (*name && (strncmp(name, "session-", 8) != 0 || session_id_valid(name)))
+		return session_open(server, name, directory);
+	tools_fail(request, "INVALID-SESSION-ID",
+		"\"%.64s\" is not a session id; one looks like session-20260120-143022-A4F2. Leave `session` out to use this "
+		"connection's own.",
+		name);
+	return NULL;
+}
+
+/* The session of calls that name none; made when it is first needed. */
+static struct session *default_session(struct server *server, struct request *request)
+{
+	struct conversation *conversation = request->conversation;
+	struct session *session;
+
+	if (conversation->session)
+		return session_open(server, conversation->session, NULL);
+	if (conversation->wanted_session)
+		session = named_session(server, request, conversation->wanted_session, conversation->directory);
+	else
+		session = session_new(server, conversation->directory);
+	if (!session)
+		return NULL;
+	conversation->session = new_text(session->id);
+	conversation->saved = false;
+	return session;
+}
+
+struct session *target_session(struct server *server, struct request *request, struct json_object *arguments)
+{
+	const char *name;
+
+	if (!argument_text(request, arguments, "session", &name))
+		return NULL;
+	if (store_problem(server->store)) {
+		tools_fail(request, "STORAGE-FAILED",
+			"Nothing is evaluated while transcripts cannot be kept: %s. Running sessions are untouched; try "
+			"again when that is mended.",
+			store_problem(server->store));
+		return NULL;
+	}
+	struct session *session = name ? named_session(server, request, name, NULL) : default_session(server, request);
+	if (session && !request->conversation->saved)
+		conversation_save(request->conversation, NULL, NULL);
+	return session;
+}
+
+struct session *target_known_session(
+	struct server *server, struct request *request, struct json_object *arguments, bool *answered)
+{
+	const struct conversation *conversation = request->conversation;
+	struct session *session = NULL;
+
+	*answered = false;
+	if (json_object_object_get(arguments, "session") || conversation->session || conversation->wanted_session) {
+		session = target_session(server, request, arguments);
+		*answered = session == NULL;
+	}
+	return session;
+}
+
+void target_evaluate(
+	struct server *server, struct request *request, struct json_object *arguments, const struct work *work)
+{
+	struct session *session = target_session(server, request, arguments);
+
+	if (session)
+		session_evaluate(session, request, work);
+}

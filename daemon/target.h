@@ -1,0 +1,23 @@
+/*
+ * target.h - which session a tool call is for.
+ *
+ * The one that it names by id or name; else the default of its conversation, which is made at the first call that needs
+ * one, because clients probe servers that they never use.
+ */
+#ifndef TARGET_H
+#define TARGET_H
+
+#include "server.h"
+#include "worker.h"
+
+/* NULL if there is none; the request has been answered then. */
+struct session *target_session(struct server *server, struct request *request, struct json_object *arguments);
+/* The same, but none is made for that: NULL without an answer if the conversation has none yet. */
+struct session *target_known_session(
+	struct server *server, struct request *request, struct json_object *arguments, bool *answered);
+
+/* Has the session do it; the request is answered when it has. */
+void target_evaluate(
+	struct server *server, struct request *request, struct json_object *arguments, const struct work *work);
+
+#endif
