@@ -88,8 +88,7 @@ static void evaluate_text(const char *text)
 
 #ifdef HAVE_STRUCT_ECL_PROCESS_START_STOP_LOCK
 /*
- * Newer versions of ECL guard their threads by the system's mutexes and read pipes through stdio. They do not survive a
- * cancel while they make a thread; and one that stops the main thread inside of stdio leaves a file locked, which
+ * Newer versions of ECL read pipes through stdio: a cancel that stops the main thread there leaves a file locked, which
  * nobody but the main thread can close then. So garbage is finalized there alone.
  */
 static pthread_t main_thread;
@@ -124,7 +123,6 @@ void boot_lisp(char *program)
 	backtrace_init();
 	evaluate_text("(cl-mcp-runtime::prepare)");
 #ifdef HAVE_STRUCT_ECL_PROCESS_START_STOP_LOCK
-	evaluate_text("(cl-mcp-runtime::protect-threads)");
 	main_thread = pthread_self();
 	GC_set_finalizer_notifier(on_garbage);
 	GC_set_finalize_on_demand(1);

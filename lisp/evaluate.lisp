@@ -38,7 +38,9 @@
   (with-report-syntax
     (if *source*
         (put-error (reading-type condition)
-                   (reading-message condition *code* *form-start* (file-position *source*) *forms-done*))
+                   (format nil "~A~:[~;~%The session's readtable could not read lists any more; the standard one is back.~]"
+                           (reading-message condition *code* *form-start* (file-position *source*) *forms-done*)
+                           (mend-readtable)))
         (progn
           (put-error (public-type condition) (safe-message condition))
           (print-frames condition)))))
@@ -103,6 +105,7 @@
 
 (defun read-form (source)
   "The next form, or SOURCE itself at the end."
+  (mend-globals)
   (let ((*source* source))
     (skip-blanks source)
     (read source nil source)))

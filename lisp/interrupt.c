@@ -31,6 +31,8 @@
 /* Cleanup forms get this long before they are interrupted themselves, first and from then on. */
 #define CLEANUP_US 250000
 #define FURTHER_CLEANUP_US 20000
+/* So many signals are let pass for the sake of a wait queue. */
+#define HELD_BACK_MAX 500
 
 #if REGISTERS_KNOWN && defined(HAVE_STRUCT_CL_ENV_STRUCT_INTERRUPT_STRUCT) && \
 	defined(HAVE_STRUCT_CL_ENV_STRUCT_DEFAULT_SIGMASK)
@@ -90,19 +92,73 @@ static int note_object(struct dl_phdr_info *object, size_t size, void *unused)
 	return 0;
 }
 
-/* In libc only a system call that our signal has just broken off may be left. */
-bool interrupt_is_unsafe_at(const void *context)
+static const struct code_range *unsafe_range_at(const void *context)
 {
 	uintptr_t counter = registers_program_counter(context);
 
 	for (int i = 0; i < unsafe_count; i++)
 		if (counter >= unsafe[i].low && counter < unsafe[i].high)
-			return !(unsafe[i].is_libc && registers_result(context) == -EINTR);
+			return &unsafe[i];
+	return NULL;
+}
+
+/* In libc only a system call that our signal has just broken off may be left. */
+static bool is_broken_off_call(const struct code_range *range, const void *context)
+{
+	return range && range->is_libc && registers_result(context) == -EINTR;
+}
+
+bool interrupt_is_unsafe_at(const void *context)
+{
+	const struct code_range *range = unsafe_range_at(context);
+
+	return range && !is_broken_off_call(range, context);
+}
+
+/*
+ * ECL's threads wait for each other in queues guarded by spinlocks, and ECL leaves its interrupts enabled while it holds
+ * one: who is torn away then leaves every thread that wants the queue spinning for ever, the thread that ends included.
+ * A process that is entering, in or leaving a queue has lent it its record; it may be left only while it sleeps there.
+ */
+#ifdef HAVE_STRUCT_ECL_PROCESS_QUEUE_RECORD
+
+static volatile unsigned held_back;
+
+/* Another thread's interrupt may have thrown out of a queue: nobody has put the record back then. */
+static void renew_queue_record(void)
+{
+	cl_object process = evaluation_env()->own_process;
+
+	if (process->process.queue_record == ECL_NIL)
+		process->process.queue_record = ecl_list1(process);
+	held_back = 0;
+}
+
+/* Not for ever, because the record may be missing for that reason. */
+static bool is_queueing(cl_env_ptr env, const void *context)
+{
+	return env->own_process->process.queue_record == ECL_NIL &&
+		!is_broken_off_call(unsafe_range_at(context), context) && held_back++ < HELD_BACK_MAX;
+}
+
+#else
+
+static void renew_queue_record(void)
+{
+}
+
+static bool is_queueing(cl_env_ptr env, const void *context)
+{
+	(void)env;
+	(void)context;
 	return false;
 }
 
+#endif
+
 void interrupt_begin(uint64_t seq)
 {
+	renew_queue_record();
 	quiet_until_us = 0;
 	was_thrown = false;
 	running_seq = seq;
@@ -134,7 +190,8 @@ static cl_object abort_evaluation(void)
 static bool is_safe_now(cl_env_ptr env, const void *context)
 {
 	return !interrupt_is_unsafe_at(context) && !env->disable_interrupts &&
-		ECL_SYM_VAL(env, interrupts_enabled) != ECL_NIL && env->interrupt_struct->pending_interrupt == ECL_NIL;
+		ECL_SYM_VAL(env, interrupts_enabled) != ECL_NIL &&
+		env->interrupt_struct->pending_interrupt == ECL_NIL && !is_queueing(env, context);
 }
 
 static void on_cancel(int signal, siginfo_t *info, void *context)

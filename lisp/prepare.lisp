@@ -29,7 +29,8 @@ its memory twice."
   (let ((si:*ignore-package-locks* t))
     (si:fset 'close #'close-uninterrupted)))
 
-;;; Making threads, where ECL has to be protected from cancels meanwhile: see boot.c
+;;; Making threads: newer versions of ECL guard them by the system's mutexes, older ones by spinlocks, and none survives a
+;;; cancel meanwhile
 
 (defvar *original-enable* (fdefinition 'mp:process-enable))
 
@@ -44,7 +45,6 @@ its memory twice."
     (enable-uninterrupted process)))
 
 (defun protect-threads ()
-  "Called by the host, once, where it is needed."
   (let ((si:*ignore-package-locks* t))
     (si:fset 'mp:process-enable #'enable-uninterrupted)
     (si:fset 'mp:process-run-function #'run-uninterrupted)))
@@ -73,6 +73,7 @@ its memory twice."
   (warm-up)
   (replace-exit)
   (protect-close)
+  (protect-threads)
   (install-session-streams)
   (setf ext:*invoke-debugger-hook* #'on-unhandled)
   (prepare-asdf)

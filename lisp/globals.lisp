@@ -1,0 +1,79 @@
+;;;; globals.lisp - the global variables that reading, macros and printing depend on.
+;;;;
+;;;; User code may set them as it likes, but a value of the wrong type would make every further evaluation fail, also the
+;;;; one that wants to set it right; some crash ECL. So such a value does not live longer than the form that set it.
+
+(in-package :cl-mcp-runtime)
+
+(defun feature-list-p (value)
+  (and (listp value) (ignore-errors (list-length value)) t))
+
+(defun living-package-p (value)
+  (and (packagep value) (package-name value) t))
+
+(defun callable-p (value)
+  (or (functionp value)
+      (and value (symbolp value) (fboundp value) t)))
+
+(defun type-specifier-p (value)
+  (let ((*break-on-signals* nil))
+    (ignore-errors (typep nil value) t)))
+
+(defun main-process-p (value)
+  (eq value *main-process*))
+
+(deftype print-limit ()
+  '(or null unsigned-byte))
+
+(defvar *initial-features* (copy-list *features*))
+
+(defmacro global (variable type fallback)
+  "The name of VARIABLE, whether a value is of TYPE, and what makes a value to put in the place of a wrong one."
+  `(list ',variable
+         (lambda (value) (typep value ',type))
+         (lambda () ,fallback)))
+
+(defparameter *globals*
+  (list (global *break-on-signals* (satisfies type-specifier-p) nil) ; first, because mending the others signals
+        (global *package* (satisfies living-package-p) (user-package))
+        (global *readtable* readtable (copy-readtable nil))
+        (global *read-base* (integer 2 36) 10)
+        (global *read-suppress* null nil)
+        (global *read-default-float-format* (member single-float short-float double-float long-float) 'single-float)
+        (global *features* (satisfies feature-list-p) (copy-list *initial-features*))
+        (global *print-base* (integer 2 36) 10)
+        (global *print-case* (member :upcase :downcase :capitalize) :upcase)
+        (global *print-length* print-limit nil)
+        (global *print-level* print-limit nil)
+        (global *print-lines* print-limit nil)
+        (global *print-right-margin* print-limit nil)
+        (global *print-miser-width* print-limit nil)
+        (global *print-pprint-dispatch* (or null si::pprint-dispatch-table) (copy-pprint-dispatch nil))
+        (global *gensym-counter* unsigned-byte 1)
+        (global *macroexpand-hook* (satisfies callable-p) 'funcall)
+        (global mp:*current-process* (satisfies main-process-p) *main-process*)
+        (global ext:*interrupts-enabled* (eql t) t) ; or nothing but force could stop an evaluation
+        (global *random-state* random-state (make-random-state t))
+        (global *default-pathname-defaults* pathname (ext:getcwd))))
+
+(defun mend (variable fallback)
+  "Give VARIABLE a value that works, and say so."
+  (let ((wrong (if (boundp variable) (list (symbol-value variable)) nil)))
+    (setf (symbol-value variable) (funcall fallback))
+    (warn "~A" (with-report-syntax
+                 (format nil "~A cannot be ~:[unbound~;~:*~A~]; it is ~A again."
+                         variable
+                         (and wrong (object-text (first wrong)))
+                         (object-text (symbol-value variable)))))))
+
+(defun mend-globals ()
+  (loop for (variable right-p fallback) in *globals*
+        unless (and (boundp variable) (funcall right-p (symbol-value variable)))
+          do (mend variable fallback)))
+
+(defun mend-readtable ()
+  "A readtable may be one and still of no use. If lists cannot be read any more the standard one takes its place; true if
+so."
+  (unless (equal (ignore-errors (read-from-string "(1 (0))")) '(1 (0)))
+    (setf *readtable* (copy-readtable nil))
+    t))
