@@ -15,7 +15,8 @@
                "extern void evaluation_fail(void);"
                "extern void evaluation_abort(void);"
                "extern void evaluation_exit(int);"
-               "extern void evaluation_count_form(void);"))
+               "extern void evaluation_count_form(void);"
+               "extern void interrupt_point(void);"))
 
 (declare-host-functions)
 
@@ -70,3 +71,7 @@
 
 (defun count-form ()
   (ffi:c-inline () () :void "evaluation_count_form()" :one-liner t))
+
+(defun cancel-point ()
+  "If this evaluation is to stop and could not so far, it does now; see interrupt.h."
+  (ffi:c-inline () () :void "interrupt_point()" :one-liner t))

@@ -50,6 +50,7 @@ struct code_range {
 static struct code_range unsafe[UNSAFE_MAX];
 static int unsafe_count;
 static volatile uint64_t running_seq;
+static volatile uint64_t wanted_seq; /* a cancel of it has found no safe moment yet */
 static volatile uint64_t quiet_until_us;
 static volatile bool was_thrown;
 static pthread_t main_thread;
@@ -203,8 +204,12 @@ static void on_cancel(int signal, siginfo_t *info, void *context)
 	(void)signal;
 	if (!pthread_equal(pthread_self(), main_thread) || info->si_code != SI_QUEUE)
 		goto out;
-	if (seq == 0 || seq != running_seq || clock_microseconds() < quiet_until_us || !is_safe_now(env, context))
+	if (seq == 0 || seq != running_seq || clock_microseconds() < quiet_until_us)
 		goto out;
+	if (!is_safe_now(env, context)) {
+		wanted_seq = seq;
+		goto out;
+	}
 	ECL_RPLACA(queue_record, abort_function);
 	ECL_RPLACD(queue_record, ECL_NIL);
 	env->interrupt_struct->pending_interrupt = queue_record;
@@ -217,6 +222,18 @@ static void on_cancel(int signal, siginfo_t *info, void *context)
 	ecl_check_pending_interrupts(env);
 out:
 	errno = saved_errno;
+}
+
+void interrupt_point(void)
+{
+	cl_env_ptr env = evaluation_env();
+
+	if (!wanted_seq || !pthread_equal(pthread_self(), main_thread) || wanted_seq != running_seq ||
+		clock_microseconds() < quiet_until_us)
+		return;
+	wanted_seq = 0;
+	if (!env->disable_interrupts && ECL_SYM_VAL(env, interrupts_enabled) != ECL_NIL)
+		abort_evaluation();
 }
 
 void interrupt_init(void)
@@ -273,6 +290,10 @@ void interrupt_enable(void)
 void interrupt_send(uint64_t seq)
 {
 	(void)seq;
+}
+
+void interrupt_point(void)
+{
 }
 
 #endif

@@ -21,6 +21,12 @@ void interrupt_end(void);
 /* Asks the main thread to stop that evaluation; harmless if another one runs. Has to be repeated until it has ended. */
 void interrupt_send(uint64_t seq);
 
+/*
+ * Called by the compiled runtime (host.lisp) behind what takes long and cannot be left meanwhile: code that does little
+ * else would hardly ever be found at a moment when it can.
+ */
+void interrupt_point(void);
+
 /* True if code at the context's program counter must not be jumped out of. */
 bool interrupt_is_unsafe_at(const void *context);
 

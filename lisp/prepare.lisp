@@ -36,7 +36,8 @@ its memory twice."
 
 (defun enable-uninterrupted (process)
   "In place of MP:PROCESS-ENABLE: stopped half-way, it would free what it has not made yet."
-  (mp:without-interrupts (funcall *original-enable* process)))
+  (prog1 (mp:without-interrupts (funcall *original-enable* process))
+    (cancel-point)))
 
 (defun run-uninterrupted (name function &rest arguments)
   "In place of MP:PROCESS-RUN-FUNCTION, which calls ECL's own MP:PROCESS-ENABLE."
@@ -48,6 +49,17 @@ its memory twice."
   (let ((si:*ignore-package-locks* t))
     (si:fset 'mp:process-enable #'enable-uninterrupted)
     (si:fset 'mp:process-run-function #'run-uninterrupted)))
+
+(defvar *original-gc* (fdefinition 'ext:gc))
+
+(defun collect-garbage (&rest arguments)
+  "In place of EXT:GC."
+  (multiple-value-prog1 (apply *original-gc* arguments)
+    (cancel-point)))
+
+(defun replace-gc ()
+  (let ((si:*ignore-package-locks* t))
+    (si:fset 'ext:gc #'collect-garbage)))
 
 (defun warm-up ()
   "Fill the caches of generic functions once, for all sessions."
@@ -74,6 +86,7 @@ its memory twice."
   (replace-exit)
   (protect-close)
   (protect-threads)
+  (replace-gc)
   (install-session-streams)
   (setf ext:*invoke-debugger-hook* #'on-unhandled)
   (prepare-asdf)
