@@ -207,6 +207,9 @@ void evaluation_run(const struct request *request, struct frame_builder *result)
 
 	children_mark();
 	limits_set_heap(request->heap_limit);
+	output_lock();
+	output_begin();
+	output_unlock();
 	run_in_frame(request);
 	limits_restore(outcome != OUTCOME_DONE);
 	main_env->disable_interrupts = 1; /* ECL enables them when it sets a limit */

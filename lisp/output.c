@@ -27,7 +27,16 @@ struct line {
 	char bytes[OUTPUT_LAST_LINE_MAX];
 };
 
+/* What is written to a stream while nothing is evaluated is shown with the next evaluation's output, and told apart. */
+enum phase {
+	RUNNING, /* an evaluation, which nothing was written before */
+	IDLE,    /* no evaluation, and nothing written since the last one */
+	LATE,    /* no evaluation, but something written */
+	BEGUN,   /* an evaluation that has not written anything, which something was written before */
+};
+
 struct channel {
+	enum phase phase;
 	size_t limit;
 	size_t stored;
 	size_t touched; /* how much of data has memory behind it */
@@ -175,12 +184,45 @@ void output_append(enum output_channel number, const char *bytes, size_t length)
 		channel->touched = channel->stored;
 }
 
+static void append_line(enum output_channel number, const char *text)
+{
+	output_append(number, text, strlen(text));
+	output_set_column(number, 0);
+}
+
+/* Before anything but our own notices goes to a stream. */
+static void tell_apart(enum output_channel number)
+{
+	struct channel *channel = &channels[number];
+
+	if (channel->phase == IDLE) {
+		channel->phase = LATE;
+		append_line(number, "; Written since the last evaluation:\n");
+	} else if (channel->phase == BEGUN) {
+		channel->phase = RUNNING;
+		if (channel->line.length > 0)
+			append_line(number, "\n");
+		append_line(number, "; Written by this evaluation:\n");
+	}
+}
+
+void output_begin(void)
+{
+	for (int i = 0; i < 2; i++) {
+		output_drain((enum output_channel)i);
+		channels[i].phase = channels[i].phase == LATE ? BEGUN : RUNNING;
+	}
+	forget_lines();
+}
+
 void output_drain(enum output_channel channel)
 {
 	int available = 0;
 
 	if (ioctl(pipes[channel], FIONREAD, &available) < 0)
 		return;
+	if (available > 0)
+		tell_apart(channel);
 	while (available > 0) {
 		size_t want = (size_t)available < sizeof(drained) ? (size_t)available : sizeof(drained);
 		ssize_t got = read(pipes[channel], drained, want);
@@ -200,7 +242,10 @@ void output_catch_up(enum output_channel channel)
 	static uint64_t last_us;
 	uint64_t now = clock_microseconds();
 
-	if (channel > OUTPUT_STDERR || pipes[channel] < 0 || now - last_us < CATCH_UP_US)
+	if (channel > OUTPUT_STDERR)
+		return;
+	tell_apart(channel);
+	if (pipes[channel] < 0 || now - last_us < CATCH_UP_US)
 		return;
 	last_us = now;
 	output_drain(OUTPUT_STDOUT);
@@ -284,6 +329,7 @@ void output_take(struct frame_builder *result)
 	take_items(result, OUTPUT_FRAMES, WORK_FRAME, "backtrace");
 	for (int i = 0; i < OUTPUT_CHANNELS; i++)
 		output_clear((enum output_channel)i);
+	channels[OUTPUT_STDOUT].phase = channels[OUTPUT_STDERR].phase = IDLE;
 	forget_lines();
 }
 

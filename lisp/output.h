@@ -51,6 +51,8 @@ int output_pipe(enum output_channel channel);
 void output_lock(void);
 void output_unlock(void);
 
+/* An evaluation begins: what the streams hold was written before it. */
+void output_begin(void);
 /* Called before Lisp writes: what a subprocess wrote before that is to be shown before it. */
 void output_catch_up(enum output_channel channel);
 /* Moves what a pipe holds right now into its channel, no matter how fast somebody fills it again. */
