@@ -1,7 +1,7 @@
 ;;;; globals.lisp - the global variables that reading, macros and printing depend on.
 ;;;;
-;;;; User code may set them as it likes, but a value of the wrong type would make every further evaluation fail, also the
-;;;; one that wants to set it right; some crash ECL. So such a value does not live longer than the form that set it.
+;;;; User code may set them as it likes, but a value of the wrong type would make every further evaluation fail, also
+;;;; the one that wants to set it right; some crash ECL. So such a value does not live longer than the form that set it.
 
 (in-package :cl-mcp-runtime)
 
@@ -72,8 +72,7 @@
           do (mend variable fallback)))
 
 (defun mend-readtable ()
-  "A readtable may be one and still of no use. If lists cannot be read any more the standard one takes its place; true if
-so."
+  "A readtable may be one and still of no use. If it cannot read lists the standard one takes its place; true if so."
   (unless (equal (ignore-errors (read-from-string "(1 (0))")) '(1 (0)))
     (setf *readtable* (copy-readtable nil))
     t))

@@ -117,9 +117,10 @@ bool interrupt_is_unsafe_at(const void *context)
 }
 
 /*
- * ECL's threads wait for each other in queues guarded by spinlocks, and ECL leaves its interrupts enabled while it holds
- * one: who is torn away then leaves every thread that wants the queue spinning for ever, the thread that ends included.
- * A process that is entering, in or leaving a queue has lent it its record; it may be left only while it sleeps there.
+ * ECL's threads wait for each other in queues guarded by spinlocks, and ECL leaves its interrupts enabled while it
+ * holds one: who is torn away then leaves every thread that wants the queue spinning for ever, the thread that ends
+ * included. A process that is entering, in or leaving a queue has lent it its record; it may be left only while it
+ * sleeps there.
  */
 #ifdef HAVE_STRUCT_ECL_PROCESS_QUEUE_RECORD
 

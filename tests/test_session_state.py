@@ -56,7 +56,8 @@ def test_asdf_systems_persist(lisp, tmp_path):
     (tmp_path / "tiny.lisp").write_text("(defpackage :tiny (:use :cl) (:export #:answer))\n(in-package :tiny)\n"
                                         "(defun answer () 42)\n")
     assert not lisp.evaluate("(require :asdf)").is_error
-    assert not lisp.evaluate(f'(asdf:load-asd "{tmp_path}/tiny.asd") (asdf:operate \'asdf:load-source-op "tiny")').is_error
+    assert not lisp.evaluate(f'(asdf:load-asd "{tmp_path}/tiny.asd")').is_error
+    assert not lisp.evaluate("(asdf:operate 'asdf:load-source-op \"tiny\")").is_error
     assert lisp.evaluate('(list (tiny:answer) (asdf:component-version (asdf:find-system "tiny")))').text == \
         '=> (42 "1.2")'
 
@@ -67,9 +68,11 @@ def test_quicklisp_systems_persist(own_runtime):
     setup.parent.mkdir()
     setup.write_text('(defpackage :quicklisp-client (:nicknames :ql) (:use :cl) (:export #:quickload))\n'
                      '(defun ql:quickload (name)\n'
-                     '  (load (merge-pathnames (format nil "quicklisp/~(~A~).lisp" name) (user-homedir-pathname)) :verbose nil)\n'
+                     '  (load (merge-pathnames (format nil "quicklisp/~(~A~).lisp" name) (user-homedir-pathname))\n'
+                     '        :verbose nil)\n'
                      '  (list name))\n')
-    (setup.parent / "quick.lisp").write_text("(defpackage :quick (:use :cl) (:export #:fox))\n(defun quick:fox () :brown)\n")
+    (setup.parent / "quick.lisp").write_text("(defpackage :quick (:use :cl) (:export #:fox))\n"
+                                             "(defun quick:fox () :brown)\n")
     client = own_runtime.client().open()
     assert not client.evaluate('(load "~/quicklisp/setup.lisp")').is_error
     assert client.evaluate("(ql:quickload :quick)").text == "=> (:QUICK)"
@@ -126,9 +129,8 @@ LATE = {
                             (format t "late~%") (format *error-output* "also late")
                             (with-open-file (s "{done}" :direction :output) (terpri s))))
                         nil)""",
-    "child": """(progn (ext:run-program "/bin/sh" '("-c" "while ! [ -e '{go}' ]; do sleep 0.01; done
-                                                   echo late; printf 'also late' >&2; : >'{done}'")
-                                      :output t :error t :wait nil)
+    "child": """(progn (ext:system "(while ! [ -e '{go}' ]; do sleep 0.01; done
+                                    echo late; printf 'also late' >&2; : >'{done}') &")
                      nil)""",
 }
 
