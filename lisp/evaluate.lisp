@@ -38,7 +38,7 @@
   (with-report-syntax
     (if *source*
         (put-error (reading-type condition)
-                   (format nil "~A~:[~;~%The session's readtable could not read lists any more; the standard one is back.~]"
+                   (format nil "~A~:[~;~%The readtable could not read lists any more; the standard one is back.~]"
                            (reading-message condition *code* *form-start* (file-position *source*) *forms-done*)
                            (mend-readtable)))
         (progn

@@ -25,8 +25,17 @@ its memory twice."
       (mp:without-interrupts (funcall *original-close* stream :abort abort))
       (funcall *original-close* stream :abort abort)))
 
-(defun protect-close ()
+(defvar *original-open* (fdefinition 'open))
+
+(defun open-uninterrupted (filename &rest options)
+  "In place of OPEN: stopped between opening a file and making a stream of it, it would leave the file open for ever. What
+fails is done once more where it can be stopped, for the user's handlers."
+  (or (mp:without-interrupts (ignore-errors (apply *original-open* filename options)))
+      (apply *original-open* filename options)))
+
+(defun protect-files ()
   (let ((si:*ignore-package-locks* t))
+    (si:fset 'open #'open-uninterrupted)
     (si:fset 'close #'close-uninterrupted)))
 
 ;;; Making threads: newer versions of ECL guard them by the system's mutexes, older ones by spinlocks, and none survives a
@@ -49,6 +58,27 @@ its memory twice."
   (let ((si:*ignore-package-locks* t))
     (si:fset 'mp:process-enable #'enable-uninterrupted)
     (si:fset 'mp:process-run-function #'run-uninterrupted)))
+
+;;; Subprocesses
+
+(defvar *original-run-program* (fdefinition 'ext:run-program))
+
+(defun run-program-uninterrupted (command arguments &rest keys &key (wait t) &allow-other-keys)
+  "In place of EXT:RUN-PROGRAM: stopped between making a pipe and making a stream of it, it would leave the pipe open for
+ever. Waiting can be stopped."
+  (multiple-value-bind (stream code process)
+      (mp:without-interrupts (apply *original-run-program* command arguments :wait nil keys))
+    (values stream
+            (if (and wait process)
+                (nth-value 1 (ext:external-process-wait process t))
+                code)
+            process)))
+
+(defun protect-run-program ()
+  (let ((si:*ignore-package-locks* t))
+    (si:fset 'ext:run-program #'run-program-uninterrupted)))
+
+;;; Collecting garbage, which leaves no moment for a cancel
 
 (defvar *original-gc* (fdefinition 'ext:gc))
 
@@ -84,8 +114,9 @@ its memory twice."
         si::*quit-tag* *evaluation-tag*)
   (warm-up)
   (replace-exit)
-  (protect-close)
+  (protect-files)
   (protect-threads)
+  (protect-run-program)
   (replace-gc)
   (install-session-streams)
   (setf ext:*invoke-debugger-hook* #'on-unhandled)
