@@ -12,12 +12,13 @@ bool backtrace_is_possible(void);
 void backtrace_init(void);
 
 /*
- * A list of (function arguments known-p lexical-environment), innermost first, at most limit of them. The first one is
- * the call that the innermost function was making: its function is a symbol, or NIL if that is not known.
+ * The interpreted functions that were running, innermost first, at most limit of them, each a list of
+ *
+ *   the function; its arguments, or T if they are not known;
+ *   the names of the compiled functions of the user's that were running on its behalf, innermost first;
+ *   the call that it was making: a list of the function or NIL, its arguments or T if they are not known, and whether
+ *   the first of them is doubtful (see interpreter.h). NIL if it made none; T if it called the one before in the list.
  */
 cl_object backtrace_frames(long limit);
-
-/* Names of the C functions on the stack, innermost first. */
-cl_object backtrace_c_names(void);
 
 #endif

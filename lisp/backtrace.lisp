@@ -6,116 +6,147 @@
 (defconstant +frames-searched+ 100)
 (defconstant +frame-length+ 400)
 
-(defclass placeholder ()
-  ((text :initarg :text :reader text))
-  (:documentation "Printed in place of something that is not known."))
+;;; Called by the host when it measures, see interpreter.c
 
-(defmethod print-object ((object placeholder) stream)
-  (write-string (text object) stream))
+(defun try (function argument)
+  "Call FUNCTION, which fails."
+  (ignore-errors (funcall function argument)))
 
-(defvar *unknown* (make-instance 'placeholder :text "?")
-  "Stands for an argument whose value is lost.")
+;;; Names
 
-(defvar *unknown-arguments* (list (make-instance 'placeholder :text "..."))
-  "Stand for all arguments of a call.")
+(defun implementation-name-p (name)
+  "True if NAME is a detail of ECL's or of ours."
+  (let ((symbol (if (consp name) (second name) name)))
+    (or (eq symbol 'eval)
+        (and (symbolp symbol)
+             (member (symbol-package symbol)
+                     (load-time-value (mapcar #'find-package '("SI" "C" "CLOS" "CL-MCP-RUNTIME"))))))))
 
-(defun frame-name (function)
-  (cond ((symbolp function) function)
-        ((functionp function) (or (si::compiled-function-name function) 'lambda))
+(defun macro-of-p (function name)
+  (and (symbolp name) (eq (macro-function name) function)))
+
+(defun lambda-name (function)
+  "The name that is shown for a function without one."
+  (let ((lambda-list (ignore-errors (ext:function-lambda-list function))))
+    (list 'lambda lambda-list)))
+
+(defun function-name (function)
+  "What is shown for FUNCTION, which is a function or a name."
+  (cond ((typep function 'generic-function) (clos:generic-function-name function))
+        ((functionp function)
+         (let ((name (si::compiled-function-name function)))
+           (cond ((null name) (lambda-name function))
+                 ((macro-of-p function name) `(macro-function ,name))
+                 (t name))))
         (t function)))
 
-(defun hidden-name-p (name)
-  "True for frames of ECL's evaluator and for our own."
-  (or (member name '(si::bytecodes eval si::eval-with-env))
-      (and (symbolp name) (eq (symbol-package name) (load-time-value (find-package "CL-MCP-RUNTIME"))))))
+;;; Calls are lists as they are shown; T in place of the arguments says that they are not known.
 
-(defun parameter-variable (parameter)
-  "The variable of an element of a lambda list; NIL if it has none."
-  (cond ((member parameter lambda-list-keywords) nil)
-        ((atom parameter) parameter)
-        ((consp (car parameter)) (second (car parameter)))
-        (t (car parameter))))
+(defun make-call (function arguments)
+  "A call as the host describes it."
+  (let ((name (function-name function)))
+    (cons name
+          (if (and (consp name) (eq (first name) 'macro-function) (consp arguments))
+              (list (first arguments))
+              arguments))))
 
-(defun environment-arguments (function environment)
-  "The parameters of FUNCTION with the values that they have now, if its arguments themselves are lost."
-  (let* ((lambda-list (ignore-errors (ext:function-lambda-list function)))
-         (rest (second (member '&rest lambda-list))))
-    (loop for parameter in lambda-list
-          for variable = (parameter-variable parameter)
-          for binding = (and variable (find-if (lambda (entry) (and (consp entry) (eq (car entry) variable)))
-                                               environment))
-          when variable
-            append (cond ((null binding) (list *unknown*))
-                         ((and (eq variable rest) (listp (cdr binding))) (copy-list (cdr binding)))
-                         (t (list (cdr binding)))))))
+(defun known-p (call)
+  (listp (rest call)))
 
-(defun frame-arguments (function arguments known environment)
-  (cond (known arguments)
-        ((and environment (listp environment))
-         (or (ignore-errors (environment-arguments function environment)) *unknown-arguments*))
-        (t *unknown-arguments*)))
+(defun same-function-p (one other)
+  (equal (first one) (first other)))
 
-;;; The call that failed
-
-(defun symbol-of-c-function (name)
-  "The function that ECL implements by the C function NAME."
-  (loop for (prefix . package) in '(("cl_" . "COMMON-LISP") ("si_" . "SI") ("mp_" . "MP"))
-        when (begins-with prefix name)
-          return (let ((symbol (find-symbol (string-upcase (substitute #\- #\_ (subseq name 3))) package)))
-                   (and symbol (fboundp symbol) symbol))))
-
-(defun builtin-in-progress ()
-  "The builtin that the innermost interpreted function has called: the last one before the interpreter on the C stack."
-  (let ((found nil))
-    (dolist (name (c-function-names) found)
-      (when (string= name "ecl_interpret")
-        (return found))
-      (let ((symbol (symbol-of-c-function name)))
-        (when symbol
-          (setf found symbol))))))
-
-(defun builtin-call (builtin arguments)
-  "The call of BUILTIN, unless it is ERROR called on behalf of something else: its arguments are then another's."
-  (when (and builtin
-             (or (not (eq builtin 'error))
-                 (typep (first arguments) '(or string symbol condition))))
-    (cons builtin arguments)))
-
-(defun failing-call (condition name arguments known)
-  "The innermost call, as a list; NIL if it is not known. NAME is that of a builtin that says so itself."
+(defun failing-function (condition natives)
+  "The function that CONDITION itself says has failed; NIL if it says nothing. What undefined function NATIVES have
+called is known from nowhere else."
   (typecase condition
-    (undefined-function (cons (cell-error-name condition) (if known arguments *unknown-arguments*)))
-    ((or unbound-variable storage-condition) nil)
-    (t (cond ((and (typep condition 'arithmetic-error) (arithmetic-operation condition)))
-             ((and name (typep condition 'type-error))
-              (let ((datum (type-error-datum condition)))
-                (cons name (if (and known (member datum arguments)) arguments (list datum)))))
-             (name (cons name (if known arguments *unknown-arguments*)))
-             (known (builtin-call (builtin-in-progress) arguments))))))
+    (arithmetic-error (first (signalled-operation condition)))
+    (type-error (checked-function condition))
+    (undefined-function (and natives (cell-error-name condition)))))
+
+(defun failing-call (condition function)
+  (cons function
+        (cond ((typep condition 'arithmetic-error) (rest (signalled-operation condition)))
+              ((and (typep condition 'type-error) (fboundp function) (takes-one-p (fdefinition function)))
+               (list (type-error-datum condition)))
+              (t t))))
+
+(defun native-calls (names)
+  (mapcar (lambda (name) (cons name t)) names))
+
+(defun calls-for (natives call)
+  "The calls of compiled functions named NATIVES and the CALL that led to them, innermost first."
+  (let ((calls (native-calls natives)))
+    (cond ((null call) calls)
+          ((and calls (same-function-p (first (last calls)) call)) (append (butlast calls) (list call)))
+          (t (append calls (list call))))))
+
+(defun call-made (call condition)
+  "What the host says of the call that a function was making, as a call; NIL if it says nothing of use."
+  (when (and (consp call) (first call) (typep (first call) '(or function symbol (cons (eql setf)))))
+    (destructuring-bind (function arguments doubtful) call
+      (make-call function
+                 (if (and doubtful (not (eq (checked-function condition) function))) t arguments)))))
+
+(defun signals-p (call)
+  "True if CALL signals a condition by itself: where that came from is another matter then."
+  (member (first call) '(error cerror signal warn invoke-debugger)))
+
+(defun innermost-calls (condition natives call)
+  "The calls inside of the innermost function. The one that failed may be among them."
+  (let* ((calls (calls-for natives (call-made call condition)))
+         (failing (and (not (signals-p (first calls))) (failing-function condition natives)))
+         (among (and failing calls (equal failing (first (first calls))))))
+    (cond ((or (null failing) (and among (known-p (first calls)))) calls)
+          (among (cons (failing-call condition failing) (rest calls)))
+          (t (cons (failing-call condition failing) calls)))))
+
+(defun all-calls (condition frames)
+  "The calls that were in progress, innermost first, those of the implementation included."
+  (loop for (function arguments natives call) in frames
+        for innermost = t then nil
+        append (if innermost
+                   (innermost-calls condition natives call)
+                   (calls-for natives (call-made call condition)))
+        collect (make-call function arguments)))
 
 (defun frame-calls (condition)
-  "The calls that were in progress when CONDITION was signalled, innermost first."
-  (let ((frames (raw-frames +frames-searched+)) (calls nil))
-    (destructuring-bind (&optional name arguments known environment) (pop frames)
-      (declare (ignore environment))
-      (let ((call (failing-call condition name arguments known)))
-        (when (and call (not (hidden-name-p (first call))))
-          (push call calls))))
-    (loop for (function arguments known environment) in frames
-          for name = (frame-name function)
-          until (= (length calls) +frames-shown+)
-          unless (hidden-name-p name)
-            do (push (cons name (frame-arguments function arguments known environment)) calls))
-    (nreverse calls)))
+  "The calls to be shown, innermost first."
+  (loop for call in (all-calls condition (raw-frames +frames-searched+))
+        unless (implementation-name-p (first call))
+          collect call into calls
+          and count t into count
+        until (eql count +frames-shown+)
+        finally (return calls)))
+
+(defun call-in-progress (condition)
+  "The call that the innermost function was making, if its arguments are known."
+  (let ((call (call-made (fourth (first (raw-frames 1))) condition)))
+    (and call (known-p call) call)))
+
+(defun operation-in-progress (condition)
+  "The call of a numeric function that was in progress; NIL if there was none."
+  (let ((call (call-in-progress condition)))
+    (and call
+         (symbolp (first call))
+         (eq (symbol-package (first call)) (find-package "COMMON-LISP"))
+         (rest call)
+         (every #'numberp (rest call))
+         call)))
+
+;;; Text
 
 (defun call-text (call)
   "CALL printed; if that fails, each of its parts for itself."
-  (or (printing-bounded (stream +frame-length+) (prin1 call stream))
-      (printing-bounded (stream +frame-length+) (format stream "(~{~A~^ ~})" (mapcar #'object-text call)))
-      "(...)"))
+  (if (known-p call)
+      (or (plain-text call)
+          (printing-bounded (stream +frame-length+) (prin1 call stream))
+          (printing-bounded (stream +frame-length+) (format stream "(~{~A~^ ~})" (mapcar #'object-text call))))
+      (concatenate 'string "(" (object-text (first call)) " ...)")))
 
 (defun print-frames (condition)
-  "Each call becomes an item."
-  (dolist (call (frame-calls condition))
+  "Each call becomes an item. What CONDITION says of itself may be nonsense."
+  (dolist (call (handler-case (frame-calls condition)
+                  (serious-condition () nil)))
     (unless (printing-item +frames+ (write-string (call-text call) *frames*))
       (return))))

@@ -41,9 +41,8 @@
                    (format nil "~A~:[~;~%The readtable could not read lists any more; the standard one is back.~]"
                            (reading-message condition *code* *form-start* (file-position *source*) *forms-done*)
                            (mend-readtable)))
-        (progn
-          (put-error (public-type condition) (safe-message condition))
-          (print-frames condition)))))
+        (put-error (public-type condition) (safe-message condition)))
+    (print-frames condition)))
 
 (defun report-in-thread (condition)
   "A thread of the user's has no evaluation to end; what went wrong shows on standard error."
@@ -143,7 +142,7 @@ this call alone is not."
   "Call FUNCTION so that errors, warnings and ABORT do what they do in a session."
   (let ((*reporting* nil)
         (*error-pointer* 0)
-        (*error-top* 0)
+        (*error-taken* nil)
         (*debugger-hook* nil)
         (ext:*invoke-debugger-hook* #'on-unhandled)
         (si::*quit-tag* *evaluation-tag*))

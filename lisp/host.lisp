@@ -11,7 +11,6 @@
                "extern long stream_column(int);"
                "extern void stream_clear(int);"
                "extern cl_object backtrace_frames(long);"
-               "extern cl_object backtrace_c_names(void);"
                "extern void evaluation_fail(void);"
                "extern void evaluation_abort(void);"
                "extern void evaluation_exit(int);"
@@ -55,8 +54,10 @@
 (defun raw-frames (limit)
   (ffi:c-inline (limit) (:fixnum) :object "backtrace_frames(#0)" :one-liner t))
 
-(defun c-function-names ()
-  (ffi:c-inline () () :object "backtrace_c_names()" :one-liner t))
+(defun takes-one-p (function)
+  "True if FUNCTION is one of ECL's that takes exactly one argument."
+  (ffi:c-inline (function) (:object) :bool
+                "ecl_t_of(#0) == t_cfunfixed && (#0)->cfunfixed.narg == 1" :one-liner t))
 
 ;;; Ways out of an evaluation, see evaluation.h.
 

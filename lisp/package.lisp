@@ -17,8 +17,8 @@
 (defvar *error-pointer* 0
   "Where the C stack was when the error was signalled that is being handled; 0 if not known.")
 
-(defvar *error-top* 0
-  "Where the Lisp stack was at that moment.")
+(defvar *error-taken* nil
+  "What the interpreter had taken from the Lisp stack last at that moment, in a list.")
 
 (defvar *hook-works* t
   "False if EXT:*INVOKE-DEBUGGER-HOOK* does not see unhandled errors: then a handler around the evaluation does.")

@@ -112,6 +112,7 @@ ever. Waiting can be stopped."
   "Called by the host, once, before it forks any session."
   (setf *main-process* mp:*current-process*
         si::*quit-tag* *evaluation-tag*)
+  (prepare-types)
   (warm-up)
   (replace-exit)
   (protect-files)

@@ -34,6 +34,12 @@
 (defmethod gray:stream-line-column ((stream bounded-stream))
   nil)
 
+(defmethod print-object ((object bounded-stream) stream)
+  (write-string "#<report stream>" stream))
+
+(defmethod print-object ((object channel) stream)
+  (write-string "#<session stream>" stream))
+
 (defun bounded-text (print limit)
   "What the function PRINT writes to the stream that it is given, cut after LIMIT characters."
   (let* ((target (make-string-output-stream))
@@ -51,10 +57,32 @@
      (serious-condition () nil)))
 
 (defconstant +object-length+ 400)
+(defconstant +plain-length+ 100)
+
+(defun plain-left (object left)
+  "LEFT without the number of conses and atoms in OBJECT; NIL if it has more than that, or if any may print in a way of
+the user's or at length."
+  (flet ((short-p (string) (<= (length string) +plain-length+)))
+    (cond ((not (plusp left)) nil)
+          ((consp object)
+           (let ((left (plain-left (car object) (1- left))))
+             (and left (plain-left (cdr object) left))))
+          ((typecase object
+             (symbol (short-p (symbol-name object)))
+             ((or fixnum float character) t)
+             (simple-string (short-p object)))
+           (1- left)))))
+
+(defun plain-text (object)
+  "OBJECT printed, if that is certain to be short and to call nothing of the user's. Most objects are like that."
+  (and (plain-left object 20)
+       (let ((text (with-output-to-string (stream) (prin1 object stream))))
+         (and (<= (length text) +object-length+) text))))
 
 (defun object-text (object)
   "OBJECT printed for a report, or what can be said of it if printing it fails."
-  (or (printing-bounded (stream +object-length+) (prin1 object stream))
+  (or (plain-text object)
+      (printing-bounded (stream +object-length+) (prin1 object stream))
       (format nil "#<unprintable ~A>" (class-name (class-of object)))))
 
 ;;; Values

@@ -1,0 +1,264 @@
+;;;; messages.lisp - what conditions say, in words for people.
+;;;;
+;;;; ECL signals most of its errors as SIMPLE- conditions of a few kinds, which are told apart by their format controls.
+
+(in-package :cl-mcp-runtime)
+
+(defconstant +message-limit+ 65536)
+
+(defun qualified-name (name)
+  "NAME, printed with its package."
+  (let ((*package* (find-package "KEYWORD")))
+    (prin1-to-string name)))
+
+(defun begins-with (prefix string)
+  (and (stringp string)
+       (<= (length prefix) (length string))
+       (string= prefix string :end2 (length prefix))))
+
+(defun format-control (condition)
+  (and (typep condition 'simple-condition)
+       (let ((control (simple-condition-format-control condition)))
+         (and (stringp control) control))))
+
+(defun given-p (condition &rest slots)
+  "True if CONDITION was made with all of SLOTS."
+  (every (lambda (slot) (slot-boundp condition slot)) slots))
+
+;;; Arithmetic
+
+(defun signalled-operation (condition)
+  "The call that failed, as a list, if the condition knows it."
+  (and (given-p condition 'si::operation 'si::operands)
+       (arithmetic-error-operation condition)
+       (listp (arithmetic-error-operands condition))
+       (cons (arithmetic-error-operation condition) (arithmetic-error-operands condition))))
+
+(defun arithmetic-message (condition)
+  (let ((operation (or (signalled-operation condition) (operation-in-progress condition)))
+        (first-line (format nil "arithmetic error ~A signalled" (public-type condition))))
+    (if operation
+        (format nil "~A~%Operation was ~A." first-line (call-text operation))
+        first-line)))
+
+;;; Types
+
+(defun list-accessor-p (function)
+  "True for CAR, CDR and their compositions."
+  (and (symbolp function)
+       (let ((name (symbol-name function)))
+         (and (> (length name) 2)
+              (char= (char name 0) #\C)
+              (char= (char name (1- (length name))) #\R)
+              (every (lambda (letter) (find letter "AD")) (subseq name 1 (1- (length name))))))))
+
+(defun checked-function (condition)
+  "The function of ECL's that complained about its arguments by CONDITION; NIL if it was none."
+  (and (begins-with "In ~:[an anonymous function" (format-control condition))
+       (first (simple-condition-format-arguments condition))))
+
+(defun expected-type (condition)
+  "What was expected. ECL's interpreter asks for a CONS where CAR and CDR take any list."
+  (let ((type (type-error-expected-type condition)))
+    (if (and (eq type 'cons) (list-accessor-p (checked-function condition)))
+        'list
+        type)))
+
+(defun own-report-p (condition)
+  "True if somebody has found words of his own for this error."
+  (let ((control (format-control condition)))
+    (and (not (eq (type-of condition) 'type-error))
+         (not (and (begins-with "In ~:[an anonymous function" control)
+                   (search "which is not of the expected type" control))))))
+
+(defun index-message (condition)
+  (destructuring-bind (function which object index type) (simple-condition-format-arguments condition)
+    (declare (ignore function which))
+    (format nil "The index ~A is out of bounds for ~A~@[: it has to be of type ~A~]."
+            (object-text index) (object-text object) (object-text type))))
+
+(defun type-message (condition)
+  (cond ((not (given-p condition 'si::datum 'si::expected-type))
+         nil)
+        ((and (checked-function condition)
+              (search "out of the range" (format-control condition)))
+         (index-message condition))
+        ((not (own-report-p condition))
+         (concatenate 'string "The value " (object-text (type-error-datum condition))
+                      " is not of type " (object-text (expected-type condition)) "."))))
+
+;;; Cells
+
+(defun cell-message (condition)
+  (when (given-p condition 'si::name)
+    (let ((name (qualified-name (cell-error-name condition))))
+      (typecase condition
+        (undefined-function (concatenate 'string "The function " name " is undefined."))
+        (unbound-variable (concatenate 'string "The variable " name " is unbound."))
+        (unbound-slot
+         (and (given-p condition 'ext:instance)
+              (concatenate 'string "The slot " name " is unbound in the object "
+                           (object-text (unbound-slot-instance condition)) ".")))))))
+
+;;; Packages, files, streams
+
+(defun missing-package (condition)
+  "The name of the package that CONDITION says is missing."
+  (and (member (format-control condition)
+               '("There is no package with the name ~A." "There exists no package with name ~S")
+               :test #'equal)
+       (let ((name (first (simple-condition-format-arguments condition))))
+         (and (typep name '(or string symbol character)) (string name)))))
+
+(defun file-message (condition)
+  "ECL lists what may be wrong with a file; one can look."
+  (when (and (not (typep condition 'simple-condition)) (given-p condition 'pathname))
+    (let* ((pathname (ignore-errors (pathname (file-error-pathname condition))))
+           (name (and pathname (ignore-errors (namestring pathname)))))
+      (when name
+        (format nil "The file ~A ~A."
+                (object-text name)
+                (cond ((ignore-errors (probe-file pathname)) "exists, but cannot be used in this way")
+                      ((ignore-errors (probe-file (directory-namestring pathname))) "does not exist")
+                      (t "does not exist, nor does its directory")))))))
+
+(defun stream-message (condition)
+  (when (given-p condition 'stream)
+    (let ((stream (stream-error-stream condition)))
+      (cond ((typep condition 'end-of-file)
+             (format nil "The end of ~A has been reached." (object-text stream)))
+            ((typep condition 'simple-condition) nil)
+            ((and (streamp stream) (not (ignore-errors (open-stream-p stream))))
+             (format nil "The stream ~A is closed." (object-text stream)))))))
+
+(defun reader-message (condition)
+  "A reader error's message without ECL's words on a stream that nobody knows."
+  (let ((control (format-control condition))
+        (prefix "Reader error in file ~S, position ~D:~%"))
+    (when (begins-with prefix control)
+      (format nil "~?" (subseq control (length prefix)) (cddr (simple-condition-format-arguments condition))))))
+
+;;; Programs
+
+(defun called-function (function)
+  "FUNCTION, or the function that it is the name of: the one that was called last, if that is its name."
+  (let ((innermost (first (first (raw-frames 1)))))
+    (cond ((functionp function) function)
+          ((and (functionp innermost) (equal (si::compiled-function-name innermost) function)) innermost)
+          ((and (symbolp function) (own-package-p (symbol-package function))) function))))
+
+(defun lambda-list-note (function)
+  "What to know about FUNCTION, which is a function or a name, to call it rightly."
+  (multiple-value-bind (lambda-list known) (ignore-errors (ext:function-lambda-list (called-function function)))
+    (if known
+        (let ((*package* (if (eq (called-function function) function) (find-package "SI") *package*)))
+          (format nil "~%Its lambda list is ~A." (list-text lambda-list)))
+        "")))
+
+(defun list-text (list)
+  (if list (object-text list) "()"))
+
+(defun program-message (condition)
+  "Wrong calls: ECL may name the function by an unreadable object, and never tells what would have been right."
+  (let ((control (format-control condition)))
+    (destructuring-bind (&optional function arguments &rest more)
+        (and control (simple-condition-format-arguments condition))
+      (declare (ignore more))
+      (flet ((complaint (text &optional (arguments nil arguments-p))
+               (format nil "~A ~A.~@[~%Argument list: ~A~]~A" text
+                       (if function (object-text (function-name function)) "without a name")
+                       (and arguments-p (list-text arguments)) (lambda-list-note function))))
+        (cond ((begins-with "Wrong number of arguments passed to function" control)
+               (complaint "Wrong number of arguments passed to function"))
+              ((begins-with "Too many arguments passed to function" control)
+               (complaint "Too many arguments passed to function" arguments))
+              ((begins-with "Unknown keyword argument passed to function" control)
+               (complaint "Unknown keyword argument passed to function" arguments))
+              ((begins-with "Function ~A called with odd number of keyword arguments" control)
+               (complaint "An odd number of keyword arguments was passed to function")))))))
+
+;;; Storage
+
+(defun storage-message (condition)
+  (cond ((typep condition 'ext:storage-exhausted)
+         "The heap is exhausted.")
+        ((typep condition 'ext:stack-overflow)
+         (format nil "The ~A is exhausted: infinite recursion, or data that is nested too deeply."
+                 (case (ext:stack-overflow-type condition)
+                   (ext:c-stack "C stack")
+                   (ext:binding-stack "binding stack")
+                   (ext:frame-stack "frame stack")
+                   (t "stack"))))))
+
+;;; All the others
+
+(defun slots-message (condition)
+  "For a condition that has no report of its own."
+  (let ((slots (loop for slot in (clos:class-slots (class-of condition))
+                     for name = (clos:slot-definition-name slot)
+                     when (and (not (member name '(si:report-function si::format-control si::format-arguments)))
+                               (slot-boundp condition name))
+                       collect (format nil "~A = ~A" name (object-text (slot-value condition name))))))
+    (format nil "~S was signalled~@[ with ~{~A~^, ~}~]." (public-type condition) slots)))
+
+(defun unreadable-p (text condition)
+  "True if TEXT is CONDITION itself as an unreadable object, which says nothing."
+  (and (begins-with "#<" text)
+       (search (princ-to-string (class-name (class-of condition))) text)
+       (eql (position #\> text) (1- (length text)))))
+
+(defun blank-p (text)
+  (every (lambda (character) (member character '(#\Space #\Newline #\Tab #\Return #\Page))) text))
+
+(defun own-message (condition)
+  "What CONDITION says about itself; NIL if that is nothing."
+  (let ((text (bounded-text (lambda (stream) (let ((*print-escape* nil)) (princ condition stream)))
+                            +message-limit+)))
+    (unless (or (blank-p text) (unreadable-p text condition))
+      text)))
+
+(defmethod print-object ((condition condition) stream)
+  "In place of ECL's: one that has no report of its own is not shown to people as an unreadable object."
+  (let ((report (slot-value condition 'si:report-function)))
+    (cond (*print-escape* (call-next-method))
+          ((stringp report) (write-string report stream))
+          (report (funcall report condition stream))
+          (t (write-string (or (and (standard-class-p condition) (special-message condition))
+                               (slots-message condition))
+                           stream)))))
+
+(defmethod no-applicable-method ((function t) &rest arguments)
+  "In place of ECL's, which tells the types of ARGUMENTS."
+  (error "There is no applicable method for the generic function ~S~%when called with arguments ~:S."
+         (clos:generic-function-name function) arguments))
+
+(defun special-message (condition)
+  "For the conditions that ECL has no good words for; NIL for all others."
+  (typecase condition
+    (arithmetic-error (arithmetic-message condition))
+    (type-error (type-message condition))
+    (cell-error (cell-message condition))
+    (storage-condition (storage-message condition))
+    (reader-error (reader-message condition))
+    (stream-error (stream-message condition))
+    (file-error (file-message condition))
+    (program-error (program-message condition))))
+
+(defun missing-package-message (condition)
+  (let ((name (missing-package condition)))
+    (and name (concatenate 'string "The name " (object-text name) " does not designate any package."))))
+
+(defun standard-class-p (condition)
+  "True if the class of CONDITION is one of ECL's own: then nobody has said how it is to be reported."
+  (own-package-p (symbol-package (class-name (class-of condition)))))
+
+(defun message (condition)
+  (or (and (standard-class-p condition)
+           (or (missing-package-message condition) (special-message condition)))
+      (own-message condition)
+      (slots-message condition)))
+
+(defun safe-message (condition)
+  "The message, or a substitute if printing it fails."
+  (handler-case (message condition)
+    (serious-condition () "The condition's message cannot be printed.")))
