@@ -26,8 +26,9 @@
 (destructuring-bind (source-directory object-directory library &rest names) *arguments*
   (flet ((source (name) (format nil "~A/~A.lisp" source-directory name))
          (object (name) (format nil "~A/~A.o" object-directory name)))
-    (proclaim '(optimize (speed 1) (safety 1) (debug 0)))
     (dolist (name names)
+      ;; Each time, because a file may want it otherwise for itself.
+      (proclaim '(optimize (speed 1) (safety 1) (debug 0)))
       (multiple-value-bind (output warnings failure)
           (compile-file (source name) :system-p t :output-file (object name))
         (declare (ignore warnings))

@@ -123,7 +123,7 @@
         for form = (read-form source)
         until (eq form source)
         do (setf - form
-                 values (multiple-value-list (eval form)))
+                 values (multiple-value-list (evaluate-form form)))
            (remember form values)
            (count-form)
            (incf *forms-done*)
@@ -170,6 +170,8 @@ this call alone is not."
   (let ((*code* code)
         (*forms-done* 0)
         (*form-start* 0)
+        (*notes* '())
+        (*defined-inside* '())
         (source (make-string-input-stream code))
         (package (if package-name (find-given-package package-name) (session-package))))
     (with-session-streams
@@ -179,4 +181,5 @@ this call alone is not."
         (end-with-error))
       (call-reporting
        (lambda ()
-         (call-keeping-package (lambda () (print-values (evaluate-forms source))) package package-name))))))
+         (call-keeping-package (lambda () (print-values (evaluate-forms source))) package package-name)
+         (report-notes))))))

@@ -133,6 +133,15 @@ static const struct trial trials[RECIPES] = {
 			.text = "PACKAGE-ERROR",
 			.lisp_do_without = "DO-WITHOUT-LOCK",
 		},
+	[RECIPE_LINT] =
+		{
+			.name = "lint",
+			.code = "(defun foo () (let ((x 10))))",
+			.outcome = OUTCOME_DONE,
+			.tag = WORK_WARNING,
+			.text = "STYLE-WARNING: The variable X is defined but never used.",
+			.lisp_do_without = "DO-WITHOUT-LINT",
+		},
 };
 
 static bool is_off[RECIPES];

@@ -22,6 +22,7 @@ enum recipe {
 	RECIPE_EXIT_REPLACEMENT, /* off: quit and exit do what ECL makes of them */
 	RECIPE_OUTPUT_STREAM,    /* off: standard output goes through ECL's own streams and the pipes */
 	RECIPE_PACKAGE_LOCK,     /* off: the runtime's package can be changed by user code */
+	RECIPE_LINT,             /* off: definitions are not checked */
 	RECIPES
 };
 

@@ -13,7 +13,7 @@ from worker_driver import (PROGRAM, Link, Zygote, descendants, descriptors, enco
                            wait_for, worker, zygote)  # noqa: F401
 
 RECIPES = ["interrupt", "fault-handler", "stack-limits", "heap-limit", "float-traps", "backtrace-arguments",
-           "debugger-hook", "exit-replacement", "output-stream", "package-lock"]
+           "debugger-hook", "exit-replacement", "output-stream", "package-lock", "lint"]
 
 
 def run(*arguments):
