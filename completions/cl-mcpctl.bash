@@ -13,7 +13,7 @@ _cl_mcp() {
     --socket) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --ready-fd) return ;;
     --limit | --ceiling)
-      words="timeout= load-timeout= max-heap= max-output= max-value="
+      words="timeout= load-timeout= max-heap= max-output= max-value= max-nesting="
       compopt -o nospace
       ;;
     *)

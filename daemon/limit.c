@@ -22,6 +22,7 @@ static struct row rows[LIMITS] = {
 	[LIMIT_HEAP] = {"max-heap", "megabytes", 1024, 64, 1048576, false},
 	[LIMIT_OUTPUT] = {"max-output", "characters", 100000, 100, 1000000, false},
 	[LIMIT_VALUE] = {"max-value", "characters", 100000, 100, 1000000, false},
+	[LIMIT_NESTING] = {"max-nesting", "levels", 10000, 10, 1000000, false},
 };
 static bool has_ceiling[LIMITS];
 
@@ -55,7 +56,7 @@ const char *limit_configure(const char *setting, bool is_ceiling)
 	double number;
 
 	if (limit < 0)
-		return "it must be NAME=NUMBER, NAME being one of timeout, load-timeout, max-heap, max-output, max-value";
+		return "it must be NAME=NUMBER, NAME being one of timeout, load-timeout, max-heap, max-output, max-value, max-nesting";
 	if (!read_number(equals + 1, &number))
 		return "its value must be a number";
 	if (is_ceiling) {

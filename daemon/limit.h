@@ -16,6 +16,7 @@ enum limit {
 	LIMIT_HEAP,         /* megabytes */
 	LIMIT_OUTPUT,       /* characters of each stream that an answer shows */
 	LIMIT_VALUE,        /* characters of values that an answer shows */
+	LIMIT_NESTING,      /* levels of lists in lists in the code */
 	LIMITS
 };
 

@@ -7,6 +7,7 @@
 #include "alloc.h"
 #include "evaluation.h"
 #include "log.h"
+#include "nesting.h"
 #include "paths.h"
 #include "store.h"
 #include "tools.h"
@@ -124,16 +125,32 @@ static struct evaluation *first_wanted(struct session *session)
 	return NULL;
 }
 
+/* Code that is nested too deep would exhaust the stack of whoever reads it. */
+static bool refuse_deep(struct session *session, struct evaluation *evaluation)
+{
+	size_t depth = nesting_depth(evaluation->work.code, evaluation->work.code_length);
+	double most = limit_get(&session->limits, LIMIT_NESTING);
+
+	if (evaluation->work.operation || (double)depth <= most)
+		return false;
+	tools_fail(evaluation->request, "NESTING-LIMIT",
+		"The code is nested %zu levels deep, and this session reads %.0f. Nothing was evaluated. configure-limits with "
+		"max-nesting allows more.",
+		depth, most);
+	evaluation_free(evaluation);
+	return true;
+}
+
 void session_advance(struct session *session)
 {
 	struct evaluation *evaluation;
 
-	if (TAILQ_EMPTY(&session->evaluations))
-		return;
-	if (session->state == SESSION_EMPTY) {
+	if (session->state == SESSION_EMPTY && !TAILQ_EMPTY(&session->evaluations))
 		session_spawn(session);
-	} else if (session->state == SESSION_READY && (evaluation = first_wanted(session))) {
+	while (session->state == SESSION_READY && (evaluation = first_wanted(session))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
+		if (refuse_deep(session, evaluation))
+			continue;
 		TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
 		send_first(session);
 	}

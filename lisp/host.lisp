@@ -11,6 +11,7 @@
                "extern long stream_column(int);"
                "extern void stream_clear(int);"
                "extern cl_object backtrace_frames(long);"
+               "extern long limits_heap(void);"
                "extern void evaluation_fail(void);"
                "extern void evaluation_abort(void);"
                "extern void evaluation_exit(int);"
@@ -76,3 +77,7 @@
 (defun cancel-point ()
   "If this evaluation is to stop and could not so far, it does now; see interrupt.h."
   (ffi:c-inline () () :void "interrupt_point()" :one-liner t))
+
+(defun heap-limit ()
+  "What the session's heap may take, in bytes."
+  (ffi:c-inline () () :fixnum "limits_heap()" :one-liner t))

@@ -63,6 +63,11 @@ static void restore_heap(void)
 		si_set_limit(heap_size, ecl_make_fixnum((cl_fixnum)limit));
 }
 
+long limits_heap(void)
+{
+	return (long)heap_limit;
+}
+
 void limits_set_heap(size_t size)
 {
 	size_t wanted = size ? size : DEFAULT_HEAP;

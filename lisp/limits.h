@@ -19,6 +19,8 @@ void limits_leave_stacks_alone(void);
 
 /* What the next evaluations may use, in bytes; 0: the default. */
 void limits_set_heap(size_t size);
+/* The same, for the runtime (host.lisp). */
+long limits_heap(void);
 /* Heap, stacks, float traps, signal mask: as if nothing had happened. After every evaluation, outside its frame. */
 void limits_restore(bool after_jump);
 

@@ -181,7 +181,8 @@
 
 (defun storage-message (condition)
   (cond ((typep condition 'ext:storage-exhausted)
-         "The heap is exhausted.")
+         (format nil "The heap is exhausted: the session may use ~D megabytes. configure-limits with max-heap allows more."
+                 (floor (heap-limit) 1048576)))
         ((typep condition 'ext:stack-overflow)
          (format nil "The ~A is exhausted: infinite recursion, or data that is nested too deeply."
                  (case (ext:stack-overflow-type condition)

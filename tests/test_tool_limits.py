@@ -6,7 +6,7 @@ import signal
 import pytest
 
 DEFAULTS = ("timeout: 300 seconds (default)\nload-timeout: 1800 seconds (default)\nmax-heap: 1024 megabytes (default)\n"
-            "max-output: 100000 characters (default)\nmax-value: 100000 characters (default)")
+            "max-output: 100000 characters (default)\nmax-value: 100000 characters (default)\nmax-nesting: 10000 levels (default)")
 
 
 def test_reading_the_limits_makes_no_session(own_runtime):
@@ -176,6 +176,21 @@ def test_a_long_value_is_cut_and_the_answer_names_the_limit(lisp):
     assert lisp.evaluate("(make-string 200000 :initial-element #\\a)").text == '=> "' + "a" * 200000 + '"'
 
 
+def test_code_that_is_nested_too_deep_is_refused_before_it_is_read(lisp):
+    lisp.evaluate("(defvar *kept* 1)")
+    deep = "(list " * 20000 + ")" * 20000
+    assert lisp.evaluate("(incf *kept*) " + deep).text == (
+        "[ERROR] NESTING-LIMIT\nThe code is nested 20000 levels deep, and this session reads 10000. Nothing was evaluated. "
+        "configure-limits with max-nesting allows more.")
+    assert lisp.evaluate("*kept*").text == "=> 1"
+    lisp.tool("configure-limits", max_nesting=100)
+    assert lisp.evaluate("'" + "(" * 100 + "1" + ")" * 100).text.startswith("=> ((((")
+    assert lisp.evaluate("'" + "(" * 101 + "1" + ")" * 101).text.startswith("[ERROR] NESTING-LIMIT\n")
+    lisp.tool("configure-limits", max_nesting=1000000)
+    assert not lisp.evaluate(deep).text.startswith("[ERROR] NESTING-LIMIT\n")
+    assert lisp.evaluate("*kept*").text == "=> 1"
+
+
 def start_with(runtime, *options):
     """Replaces the runtime's daemon by one with these options."""
     runtime.control("shutdown")
@@ -188,7 +203,7 @@ def test_the_administrator_sets_defaults_and_ceilings(own_runtime):
         assert client.tool("configure-limits").text == (
             "timeout: 5 seconds (default), at most 5\nload-timeout: 1800 seconds (default)\n"
             "max-heap: 512 megabytes (default), at most 512\nmax-output: 2000 characters (default)\n"
-            "max-value: 100000 characters (default)")
+            "max-value: 100000 characters (default)\nmax-nesting: 10000 levels (default)")
         for answer in client.tool("configure-limits", timeout=6), client.tool("evaluate-lisp", code="1", timeout=6):
             assert "timeout can be 5 seconds at most, which is the administrator's ceiling" in answer.text
         for answer in client.tool("configure-limits", timeout=0), client.tool("evaluate-lisp", code="1", timeout=0):
@@ -198,7 +213,7 @@ def test_the_administrator_sets_defaults_and_ceilings(own_runtime):
 
 
 @pytest.mark.parametrize("option, words", [
-    (["--limit", "foo=1"], "timeout, load-timeout, max-heap, max-output, max-value"), (["--limit", "timeout"], "NAME=NUMBER"),
+    (["--limit", "foo=1"], "timeout, load-timeout, max-heap, max-output, max-value, max-nesting"), (["--limit", "timeout"], "NAME=NUMBER"),
     (["--limit", "timeout=soon"], "number"), (["--ceiling", "max-heap=0"], "ceiling"),
     (["--limit", "max-output=1"], "from 100 to 1000000"),
 ])
