@@ -1,14 +1,16 @@
 /*
- * bench.c - three figures that a user feels, each beside what it is measured against, interleaved in one run:
+ * bench.c - figures that a user feels, each beside what it is measured against, interleaved in one run:
  *
  *   the round trip of (+ 1 2), against a bare chain of the same processes that only copies (chain.h), on one core;
  *   the start of a shim up to its first answer while a daemon runs, against the start of ECL itself, on one core;
- *   the same from nothing at all, on all cores.
+ *   the same from nothing at all, on all cores;
+ *   and what single evaluations cost, see evaluations.h.
  *
  * Figures are reported, not asserted: the exit status is 0 unless something could not be measured.
  */
 #include "chain.h"
 #include "client.h"
+#include "evaluations.h"
 #include "sample.h"
 
 #include <ftw.h>
@@ -199,17 +201,6 @@ static bool measure_cold_starts(struct place *place, struct sample *cold)
 	return true;
 }
 
-static void print_pair(const char *title, struct sample *ours, const char *other_title, struct sample *other,
-	double unit, const char *unit_name, double goal)
-{
-	double ratio = sample_percentile(ours, 50) / sample_percentile(other, 50);
-
-	printf("%-58s %8.2f %s %8.2f %s\n", title, sample_percentile(ours, 50) / unit, unit_name,
-		sample_percentile(ours, 99) / unit, unit_name);
-	printf("%-58s %8.2f %s %8.2f %s %6.2f   at most %.1f %s\n", other_title, sample_percentile(other, 50) / unit,
-		unit_name, sample_percentile(other, 99) / unit, unit_name, ratio, goal, ratio <= goal ? "" : "MISSED");
-}
-
 static bool measure_pinned(struct place *place)
 {
 	struct sample real = {0}, bare = {0}, warm = {0}, ecl = {0};
@@ -218,14 +209,18 @@ static bool measure_pinned(struct place *place)
 		return false;
 	bool good = client_start(&client, place) && client_open(&client) && measure_round_trips(&real, &bare) &&
 		measure_starts(place, &warm, &ecl);
+	struct evaluations evaluations = {0};
+	good = good && evaluations_measure(&evaluations, &client, place);
 	good = leave(place) && good;
 	if (good) {
 		printf("%-58s %11s %11s %6s   %s\n", "", "p50", "p99", "ratio", "goal");
-		print_pair("round trip of (+ 1 2), one core", &real, "  a bare chain of the same processes", &bare, 1e3,
+		sample_print_pair("round trip of (+ 1 2), one core", &real, "  a bare chain of the same processes", &bare, 1e3,
 			"us", 2.5);
-		print_pair("start to first answer, daemon running, one core", &warm, "  ecl --norc --eval '(ext:quit)'",
+		sample_print_pair("start to first answer, daemon running, one core", &warm, "  ecl --norc --eval '(ext:quit)'",
 			&ecl, 1e6, "ms", 0.5);
+		evaluations_print(&evaluations);
 	}
+	evaluations_free(&evaluations);
 	sample_free(&real);
 	sample_free(&bare);
 	sample_free(&warm);

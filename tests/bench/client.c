@@ -78,7 +78,7 @@ bool client_start(struct client *client, const struct place *place)
 	char *const argv[] = {program, NULL};
 
 	snprintf(program, sizeof(program), "%s/cl-mcp-shim", place->build);
-	client->length = 0;
+	client->length = client->scanned = 0;
 	client->process = place_spawn(place, argv, &client->to, &client->from);
 	if (client->process < 0)
 		perror("bench: fork");
@@ -96,8 +96,9 @@ static bool send_line(struct client *client, const char *line, size_t length)
 /* Takes one line off the buffer if a whole one is there. */
 static bool take_line(struct client *client, const char *expected, bool *matches)
 {
-	char *end = memchr(client->buffer, '\n', client->length);
+	char *end = memchr(client->buffer + client->scanned, '\n', client->length - client->scanned);
 
+	client->scanned = end ? 0 : client->length;
 	if (!end)
 		return false;
 	size_t size = (size_t)(end - client->buffer) + 1;

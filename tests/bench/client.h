@@ -28,7 +28,8 @@ struct client {
 	int to, from;
 	size_t answer_size; /* of the last answer, with its line end */
 	size_t length;      /* in buffer */
-	char buffer[65536];
+	size_t scanned;     /* of it, for a line end */
+	char buffer[4 << 20];
 };
 
 bool client_start(struct client *client, const struct place *place) __attribute__((warn_unused_result));

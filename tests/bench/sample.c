@@ -3,6 +3,7 @@
  */
 #include "sample.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -44,4 +45,15 @@ void sample_free(struct sample *sample)
 {
 	free(sample->nanoseconds);
 	*sample = (struct sample){0};
+}
+
+void sample_print_pair(const char *title, struct sample *ours, const char *other_title, struct sample *other,
+	double unit, const char *unit_name, double goal)
+{
+	double ratio = sample_percentile(ours, 50) / sample_percentile(other, 50);
+
+	printf("%-58s %8.2f %s %8.2f %s\n", title, sample_percentile(ours, 50) / unit, unit_name,
+		sample_percentile(ours, 99) / unit, unit_name);
+	printf("%-58s %8.2f %s %8.2f %s %6.2f   at most %.1f %s\n", other_title, sample_percentile(other, 50) / unit,
+		unit_name, sample_percentile(other, 99) / unit, unit_name, ratio, goal, ratio <= goal ? "" : "MISSED");
 }

@@ -21,4 +21,8 @@ void sample_add(struct sample *sample, uint64_t nanoseconds);
 double sample_percentile(struct sample *sample, unsigned percent);
 void sample_free(struct sample *sample);
 
+/* Two lines: ours, and the other with the ratio of the medians and the goal that it has. */
+void sample_print_pair(const char *title, struct sample *ours, const char *other_title, struct sample *other,
+	double unit, const char *unit_name, double goal);
+
 #endif
