@@ -111,9 +111,12 @@ def open_files(pid):
 
 def copies_of(pid):
     """The sleeping copies of a worker."""
+    def is_copy(child):
+        with contextlib.suppress(OSError):  # it may end at any moment
+            return alive(child) and pathlib.Path(f"/proc/{child}/comm").read_text() == "cl-mcp-snapshot\n"
+
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children
-            if alive(child) and pathlib.Path(f"/proc/{child}/comm").read_text() == "cl-mcp-snapshot\n"]
+    return [int(child) for child in children if is_copy(child)]
 
 
 def kill_for_good(pid):

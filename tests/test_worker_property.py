@@ -209,9 +209,9 @@ class Generator:
         return f"(handler-case (error \"x\") (simple-error () {self.expression(kind, depth)}))"
 
     def any_by_exit(self, kind, depth):
-        return self.pick("(block out (return-from out {}))", "(catch 'out (throw 'out {}))",
-                         "(prog1 {} (list 1))", "(unwind-protect {} (list 2))",
-                         "(multiple-value-prog1 {} nil)", "(funcall (lambda () {}))").format(self.expression(kind, depth))
+        way = self.pick("(block out (return-from out {}))", "(catch 'out (throw 'out {}))", "(prog1 {} (list 1))",
+                        "(unwind-protect {} (list 2))", "(multiple-value-prog1 {} nil)", "(funcall (lambda () {}))")
+        return way.format(self.expression(kind, depth))
 
     def any_by_destructuring(self, kind, depth):
         one, other = self.name(), self.name()
