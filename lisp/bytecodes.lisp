@@ -13,26 +13,7 @@
 (defvar *compiling* nil
   "The stream that is being compiled from.")
 
-;;; The cache
-
-(defun cache-directory ()
-  "~/.cache/cl-mcpd/VERSION/, or under $XDG_CACHE_HOME."
-  (let ((base (ext:getenv "XDG_CACHE_HOME")))
-    (uiop:subpathname (if (and base (uiop:absolute-pathname-p base))
-                          (uiop:ensure-directory-pathname base)
-                          (uiop:subpathname (user-homedir-pathname) ".cache/"))
-                      (format nil "cl-mcpd/~A/" (uiop:implementation-identifier)))))
-
-(defun cached-file (source)
-  "Where the bytecode of SOURCE is kept."
-  (let ((cache (cache-directory)))
-    (make-pathname :directory (append (pathname-directory cache) (rest (pathname-directory source)))
-                   :type "fasc" :defaults source)))
-
-(defun make-directories (file)
-  "Make those above FILE, even if another session does the same."
-  (or (ignore-errors (ensure-directories-exist file))
-      (ensure-directories-exist file)))
+;;; Files that are whole as soon as they are there
 
 (defvar *temporary-files* 0
   "How many this session has made.")
@@ -42,9 +23,15 @@
   (make-pathname :name (format nil "~A-~D-~D" (pathname-name file) (ext:getpid) (incf *temporary-files*))
                  :defaults file))
 
+(defun make-directories (file)
+  "Make those above FILE, even if another session does the same."
+  (or (ignore-errors (ensure-directories-exist file))
+      (ensure-directories-exist file)))
+
 (defun call-replacing (file write)
   "FILE becomes, at once, what WRITE writes to the stream that it is given."
   (let ((temporary (temporary-file file)))
+    (make-directories file)
     (unwind-protect
          (progn
            (with-open-file (stream temporary :direction :output :if-exists :supersede :external-format :utf-8)
@@ -53,6 +40,41 @@
       (ignore-errors
        (when (probe-file temporary)
          (delete-file temporary))))))
+
+;;; The cache
+
+(defvar *cache* nil
+  "The directory where this session keeps bytecode, once it is known.")
+
+(defun usual-cache ()
+  "~/.cache/cl-mcpd/VERSION/, or under $XDG_CACHE_HOME."
+  (let ((base (ext:getenv "XDG_CACHE_HOME")))
+    (uiop:subpathname (if (and base (uiop:absolute-pathname-p base))
+                          (uiop:ensure-directory-pathname base)
+                          (uiop:subpathname (user-homedir-pathname) ".cache/"))
+                      (format nil "cl-mcpd/~A/" (uiop:implementation-identifier)))))
+
+(defun private-cache ()
+  "A directory that nobody else can have made: what is loaded from it is this session's."
+  (let ((directory (uiop:subpathname (uiop:temporary-directory)
+                                     (format nil "cl-mcpd-~D-~36R/" (ext:getpid) (random (expt 36 12))))))
+    (si::mkdir (namestring directory) #o700)
+    directory))
+
+(defun writable-p (directory)
+  (ignore-errors
+   (call-replacing (uiop:subpathname directory "in-use") (lambda (stream) (write-line "by cl-mcpd" stream)))
+   t))
+
+(defun cache-directory ()
+  (or *cache*
+      (setf *cache* (let ((usual (usual-cache)))
+                      (if (writable-p usual) usual (private-cache))))))
+
+(defun cached-file (source)
+  "Where the bytecode of SOURCE is kept."
+  (make-pathname :directory (append (pathname-directory (cache-directory)) (rest (pathname-directory source)))
+                 :type "fasc" :defaults source))
 
 ;;; Compiling
 
@@ -88,7 +110,6 @@
 
 (defun compile-to-bytecodes (source file external-format)
   "Compile SOURCE into FILE. What has no readable form cannot be in a file of bytecode: such a source is loaded itself."
-  (make-directories file)
   (flet ((compile-loading ()
            (write-bytecodes (loading-bytecodes source external-format) file)))
     (if (compilable-p source)
@@ -99,6 +120,10 @@
         (compile-loading))))
 
 ;;; In place of ASDF's own methods
+
+(defmethod asdf:perform :before ((operation asdf:compile-op) (file asdf:cl-source-file))
+  "ASDF would fail where another session makes the same directory."
+  (make-directories (first (asdf:output-files operation file))))
 
 (defmethod asdf:output-files ((operation asdf:compile-op) (file asdf:cl-source-file))
   (values (list (cached-file (first (asdf:input-files operation file)))) t))

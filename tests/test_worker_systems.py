@@ -340,6 +340,20 @@ def test_bytecode_is_kept_apart_from_native_code_and_used_again(worker, home, pl
     assert not (home / ".cache/common-lisp").exists()
 
 
+def test_without_a_writable_home_bytecode_is_kept_in_a_directory_of_the_sessions_own(place):
+    temporary = place / "tmp"
+    temporary.mkdir()
+    with mock.patch.dict(os.environ, {"HOME": "/proc", "TMPDIR": str(temporary)}):
+        os.environ.pop("XDG_CACHE_HOME", None)
+        made = Zygote()
+    define(place / "here", "mine", "(defvar *v* 1)")
+    with made, made.spawn(str(place / "here")) as worker:
+        answer(worker, "mine")
+        assert worker.value("*v*") == "1"
+    directory, = temporary.iterdir()
+    assert directory.stat().st_mode & 0o777 == 0o700 and list(directory.rglob("mine-0.fasc"))
+
+
 def test_the_users_own_call_of_asdf_does_the_same_in_silence(worker, place):
     define(place, "mine", "(defpackage :mine (:use :cl)) (in-package :mine) (defun inside () 1)")
     result = worker.evaluate('(asdf:load-system "mine")')
