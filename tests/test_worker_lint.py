@@ -321,6 +321,29 @@ def test_without_the_recipe_nothing_is_checked():
         assert done(worker, "(warn \"signalled\")").warning == ["WARNING: signalled"]
 
 
+TEN_LINES = """(defun ten-lines (table &key (limit 10) verbose)
+  "Sums what is not too big."
+  (let ((total 0)
+        (seen '()))
+    (loop for key being the hash-keys of table using (hash-value value)
+          do (cond ((null value) (when verbose (format t "~S is empty~%" key)))
+                   ((and (numberp value) (< value limit))
+                    (incf total value)
+                    (push key seen))))
+    (values total (nreverse seen))))"""
+
+
+def test_ten_lines_are_checked_within_three_milliseconds(worker):
+    assert done(worker, TEN_LINES).warning == []
+    milliseconds = worker.value(f"""
+      (flet ((run ()
+               (let ((start (get-internal-run-time)))
+                 (dotimes (i 20) (let ((cl-mcp-runtime::*notes* nil)) (cl-mcp-runtime::check-definitions '{TEN_LINES})))
+                 (- (get-internal-run-time) start))))
+        (/ (loop repeat 10 minimize (run)) 20 (/ internal-time-units-per-second 1000.0)))""")
+    assert float(milliseconds) < 3
+
+
 # The same outcome with the checks and without them
 
 SEEDS = """
