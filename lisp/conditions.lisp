@@ -28,7 +28,8 @@
   "The same for the classes that there were at start. It does not change later: other threads look things up in it.")
 
 (defun note-standard-types (class)
-  (setf (gethash class *standard-types*) (standard-type class))
+  (when (own-package-p (symbol-package (class-name class)))
+    (setf (gethash class *standard-types*) (standard-type class)))
   (mapc #'note-standard-types (clos:class-direct-subclasses class)))
 
 (defun public-type (condition)

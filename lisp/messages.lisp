@@ -21,6 +21,20 @@
        (let ((control (simple-condition-format-control condition)))
          (and (stringp control) control))))
 
+(defun proper-list-p (object)
+  (and (listp object) (ignore-errors (list-length object)) t))
+
+(defun format-arguments (condition)
+  "A list, whatever the user has made of it: compiled code looks into the void when it is given something else."
+  (let ((arguments (simple-condition-format-arguments condition)))
+    (and (proper-list-p arguments) arguments)))
+
+(defun formattable-p (condition)
+  "True if FORMAT may see the arguments of CONDITION."
+  (or (not (typep condition 'simple-condition))
+      (not (slot-boundp condition 'si::format-arguments))
+      (proper-list-p (simple-condition-format-arguments condition))))
+
 (defun given-p (condition &rest slots)
   "True if CONDITION was made with all of SLOTS."
   (every (lambda (slot) (slot-boundp condition slot)) slots))
@@ -31,7 +45,7 @@
   "The call that failed, as a list, if the condition knows it."
   (and (given-p condition 'si::operation 'si::operands)
        (arithmetic-error-operation condition)
-       (listp (arithmetic-error-operands condition))
+       (proper-list-p (arithmetic-error-operands condition))
        (cons (arithmetic-error-operation condition) (arithmetic-error-operands condition))))
 
 (defun arithmetic-message (condition)
@@ -55,7 +69,7 @@
 (defun checked-function (condition)
   "The function of ECL's that complained about its arguments by CONDITION; NIL if it was none."
   (and (begins-with "In ~:[an anonymous function" (format-control condition))
-       (first (simple-condition-format-arguments condition))))
+       (first (format-arguments condition))))
 
 (defun expected-type (condition)
   "What was expected. ECL's interpreter asks for a CONS where CAR and CDR take any list."
@@ -72,7 +86,7 @@
                    (search "which is not of the expected type" control))))))
 
 (defun index-message (condition)
-  (destructuring-bind (function which object index type) (simple-condition-format-arguments condition)
+  (destructuring-bind (function which object index type) (format-arguments condition)
     (declare (ignore function which))
     (format nil "The index ~A is out of bounds for ~A~@[: it has to be of type ~A~]."
             (object-text index) (object-text object) (object-text type))))
@@ -107,7 +121,7 @@
   (and (member (format-control condition)
                '("There is no package with the name ~A." "There exists no package with name ~S")
                :test #'equal)
-       (let ((name (first (simple-condition-format-arguments condition))))
+       (let ((name (first (format-arguments condition))))
          (and (typep name '(or string symbol character)) (string name)))))
 
 (defun file-message (condition)
@@ -136,7 +150,7 @@
   (let ((control (format-control condition))
         (prefix "Reader error in file ~S, position ~D:~%"))
     (when (begins-with prefix control)
-      (format nil "~?" (subseq control (length prefix)) (cddr (simple-condition-format-arguments condition))))))
+      (format nil "~?" (subseq control (length prefix)) (cddr (format-arguments condition))))))
 
 ;;; Programs
 
@@ -151,7 +165,9 @@
   "What to know about FUNCTION, which is a function or a name, to call it rightly."
   (multiple-value-bind (lambda-list known) (ignore-errors (ext:function-lambda-list (called-function function)))
     (if known
-        (let ((*package* (if (eq (called-function function) function) (find-package "SI") *package*)))
+        (let* ((name (function-name function))
+               (own (and name (symbolp name) (own-package-p (symbol-package name))))
+               (*package* (if own (find-package "SI") *package*)))
           (format nil "~%Its lambda list is ~A." (list-text lambda-list)))
         "")))
 
@@ -162,20 +178,20 @@
   "Wrong calls: ECL may name the function by an unreadable object, and never tells what would have been right."
   (let ((control (format-control condition)))
     (destructuring-bind (&optional function arguments &rest more)
-        (and control (simple-condition-format-arguments condition))
+        (and control (format-arguments condition))
       (declare (ignore more))
       (flet ((complaint (text &optional (arguments nil arguments-p))
-               (format nil "~A ~A.~@[~%Argument list: ~A~]~A" text
-                       (if function (object-text (function-name function)) "without a name")
+               (format nil "~A ~:[a function without a name~;function ~:*~A~].~@[~%Argument list: ~A~]~A" text
+                       (and function (object-text (function-name function)))
                        (and arguments-p (list-text arguments)) (lambda-list-note function))))
         (cond ((begins-with "Wrong number of arguments passed to function" control)
-               (complaint "Wrong number of arguments passed to function"))
+               (complaint "Wrong number of arguments passed to"))
               ((begins-with "Too many arguments passed to function" control)
-               (complaint "Too many arguments passed to function" arguments))
+               (complaint "Too many arguments passed to" arguments))
               ((begins-with "Unknown keyword argument passed to function" control)
-               (complaint "Unknown keyword argument passed to function" arguments))
+               (complaint "Unknown keyword argument passed to" arguments))
               ((begins-with "Function ~A called with odd number of keyword arguments" control)
-               (complaint "An odd number of keyword arguments was passed to function")))))))
+               (complaint "An odd number of keyword arguments was passed to")))))))
 
 ;;; Storage
 
@@ -223,6 +239,7 @@
   (let ((report (slot-value condition 'si:report-function)))
     (cond (*print-escape* (call-next-method))
           ((stringp report) (write-string report stream))
+          ((not (formattable-p condition)) (write-string (slots-message condition) stream))
           (report (funcall report condition stream))
           (t (write-string (or (and (standard-class-p condition) (special-message condition))
                                (slots-message condition))
@@ -236,7 +253,7 @@
 (defun special-message (condition)
   "For the conditions that ECL has no good words for; NIL for all others."
   (typecase condition
-    (arithmetic-error (arithmetic-message condition))
+    (arithmetic-error (and (not (typep condition 'simple-condition)) (arithmetic-message condition)))
     (type-error (type-message condition))
     (cell-error (cell-message condition))
     (storage-condition (storage-message condition))
@@ -253,10 +270,16 @@
   "True if the class of CONDITION is one of ECL's own: then nobody has said how it is to be reported."
   (own-package-p (symbol-package (class-name (class-of condition)))))
 
+(defun standard-message (condition)
+  "For classes of ECL's own: their reports fail when a slot has no value."
+  (or (ignore-errors (missing-package-message condition))
+      (ignore-errors (special-message condition))
+      (ignore-errors (own-message condition))))
+
 (defun message (condition)
-  (or (and (standard-class-p condition)
-           (or (missing-package-message condition) (special-message condition)))
-      (own-message condition)
+  (or (cond ((not (formattable-p condition)) nil)
+            ((standard-class-p condition) (standard-message condition))
+            (t (own-message condition)))
       (slots-message condition)))
 
 (defun safe-message (condition)
