@@ -82,7 +82,7 @@ cl_object backtrace_frames(long limit)
 			(with_arguments && interpreter_is_method_shell(env, record)))
 			continue;
 		cl_object arguments = with_arguments ? interpreter_arguments(env, record) : NULL;
-		cl_object call = with_arguments ? call_made(env, record, callee) : ECL_NIL;
+		cl_object call = with_arguments ? call_made(env, record, callee) : cl_list(3, ECL_NIL, ECL_T, ECL_NIL);
 		cl_object names = take_names(&next, end, record);
 
 		frames = ecl_cons(cl_list(4, record->function, arguments ? arguments : ECL_T, names, call), frames);

@@ -56,13 +56,14 @@
 (defun same-function-p (one other)
   (equal (first one) (first other)))
 
-(defun failing-function (condition natives)
-  "The function that CONDITION itself says has failed; NIL if it says nothing. What undefined function NATIVES have
-called is known from nowhere else."
+(defun failing-function (condition natives call)
+  "The function that CONDITION itself says has failed; NIL if it says nothing. Which undefined function was called is
+known from nowhere else if compiled NATIVES have done it, or if the CALL that was made is not known."
   (typecase condition
     (arithmetic-error (first (signalled-operation condition)))
     (type-error (checked-function condition))
-    (undefined-function (and natives (cell-error-name condition)))))
+    (undefined-function (and (or natives (and (consp call) (null (first call))))
+                             (cell-error-name condition)))))
 
 (defun failing-call (condition function)
   (cons function
@@ -95,7 +96,7 @@ called is known from nowhere else."
 (defun innermost-calls (condition natives call)
   "The calls inside of the innermost function. The one that failed may be among them."
   (let* ((calls (calls-for natives (call-made call condition)))
-         (failing (and (not (signals-p (first calls))) (failing-function condition natives)))
+         (failing (and (not (signals-p (first calls))) (failing-function condition natives call)))
          (among (and failing calls (equal failing (first (first calls))))))
     (cond ((or (null failing) (and among (known-p (first calls)))) calls)
           (among (cons (failing-call condition failing) (rest calls)))

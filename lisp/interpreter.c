@@ -451,12 +451,6 @@ void interpreter_init(void)
 				slots[slot] = distance;
 }
 
-/*
- * In place of ECL's own: functions called from C find their arguments in ENV->VALUES, where they do not last. They are
- * copied to where they do. In all other cases this is a jump.
- */
-cl_object ecl_interpret(cl_object frame, cl_object environment, cl_object bytecodes);
-
 static cl_object (*original_interpret)(cl_object, cl_object, cl_object);
 
 __attribute__((constructor)) static void find_original(void)
@@ -475,6 +469,10 @@ static cl_object interpret_copy(cl_object frame, cl_object environment, cl_objec
 	return result;
 }
 
+/*
+ * In place of ECL's own: functions called from C find their arguments in ENV->VALUES, where they do not last. They are
+ * copied to where they do. In all other cases this is a jump.
+ */
 cl_object ecl_interpret(cl_object frame, cl_object environment, cl_object bytecodes)
 {
 	if (frame->frame.base == frame->frame.env->values && frame->frame.size > 0)

@@ -14,9 +14,6 @@
 
 static cl_object libraries; /* of the zygote */
 
-/* Of libgcc: the address at which the function begins that the instruction belongs to. */
-extern void *_Unwind_FindEnclosingFunction(void *instruction);
-
 void natives_init(void)
 {
 	libraries = cl_core.libraries;
@@ -65,6 +62,7 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *data)
 		return _URC_END_OF_STACK;
 	if (at <= walk->from || instruction == 0)
 		return _URC_NO_REASON;
+	/* where the function begins that the instruction belongs to */
 	const void *function = _Unwind_FindEnclosingFunction((void *)(instruction - !is_instruction));
 	cl_object name = function ? name_of(function) : NULL;
 	if (name)

@@ -2,6 +2,7 @@
 import os
 import random
 import re
+import time
 
 import pytest
 
@@ -233,3 +234,14 @@ def test_random_programs_show_their_functions_with_the_right_arguments(zygote, n
             if native:
                 expected = as_far_as_known(expected, found)
             assert found == [frame for frame, _ in expected], (seed, number, code, result.frame)
+
+
+def test_an_error_with_its_backtrace_costs_at_most_four_successes(worker):
+    worker.evaluate("(defun a (x) (1+ (car x))) (defun b (x y) (list (a x) y)) (defun c (x) (b x 'y))")
+    best = {"(+ 1 2)": 1.0, "(car 42)": 1.0, "(c 7)": 1.0}
+    for _ in range(400):
+        for code, least in best.items():
+            start = time.perf_counter()
+            worker.evaluate(code)
+            best[code] = min(least, time.perf_counter() - start)
+    assert max(best.values()) <= 4 * best["(+ 1 2)"], best
