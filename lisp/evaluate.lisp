@@ -29,8 +29,10 @@
 ;;; Errors and warnings
 
 (defun put-error (type message)
-  (let ((*package* (user-package)))
-    (printing-item +error-type+ (prin1 type *error-type*)))
+  "TYPE is a symbol, or a text that is shown as it is."
+  (let ((*package* (user-package))
+        (*print-escape* (not (stringp type))))
+    (printing-item +error-type+ (write type :stream *error-type*)))
   (printing-item +error-message+ (write-string message *error-message*)))
 
 (defun report (condition)

@@ -71,8 +71,8 @@
     (or (exported-name type) (prin1-to-string type))))
 
 (defun failure-type (condition)
-  "What PUT-ERROR is to print as the type of CONDITION."
-  (make-instance 'placeholder :text (if *compiling* "ASDF:COMPILE-ERROR" (type-text condition))))
+  "The type of CONDITION as PUT-ERROR shows it."
+  (if *compiling* "ASDF:COMPILE-ERROR" (type-text condition)))
 
 (defun system-name (object)
   (if (typep object 'asdf:component)

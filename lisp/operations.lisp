@@ -25,10 +25,11 @@
   (declare (ignore hook))
   (unless (eq mp:*current-process* *main-process*)
     (on-unhandled condition nil))
-  (unless *reporting*
-    (let ((*reporting* t))
-      (report-operation condition)))
-  (end-with-error))
+  (let ((ext:*invoke-debugger-hook* #'on-failed-operation)) ; ECL has unbound it for the time being
+    (unless *reporting*
+      (let ((*reporting* t))
+        (report-operation condition)))
+    (end-with-error)))
 
 (defmacro with-operation-syntax (&body body)
   "Evaluate BODY with reader, printer and streams as operations need them, whatever user code has made of them."
