@@ -27,11 +27,16 @@ its memory twice."
 
 (defvar *original-open* (fdefinition 'open))
 
-(defun open-uninterrupted (filename &rest options)
+(defmacro call-original (function arguments)
+  "With APPLY, APPLY would show in backtraces; and FUNCTION itself complains about a wrong number of ARGUMENTS."
+  `(multiple-value-call ,function (values-list ,arguments)))
+
+(defun open-uninterrupted (&rest arguments)
   "In place of OPEN: stopped between opening a file and making a stream of it, it would leave the file open for ever. What
 fails is done once more where it can be stopped, for the user's handlers."
-  (or (mp:without-interrupts (ignore-errors (apply *original-open* filename options)))
-      (apply *original-open* filename options)))
+  (cancel-point)
+  (or (mp:without-interrupts (ignore-errors (call-original *original-open* arguments)))
+      (call-original *original-open* arguments)))
 
 (defun protect-files ()
   (let ((si:*ignore-package-locks* t))
@@ -48,11 +53,16 @@ fails is done once more where it can be stopped, for the user's handlers."
   (prog1 (mp:without-interrupts (funcall *original-enable* process))
     (cancel-point)))
 
-(defun run-uninterrupted (name function &rest arguments)
+(defvar *original-run-function* (fdefinition 'mp:process-run-function))
+
+(defun run-uninterrupted (&rest arguments)
   "In place of MP:PROCESS-RUN-FUNCTION, which calls ECL's own MP:PROCESS-ENABLE."
-  (let ((process (if (consp name) (apply #'mp:make-process name) (mp:make-process :name name))))
-    (apply #'mp:process-preset process function arguments)
-    (enable-uninterrupted process)))
+  (if (null (cdr arguments))
+      (call-original *original-run-function* arguments)
+      (destructuring-bind (name function &rest arguments) arguments
+        (let ((process (if (consp name) (apply #'mp:make-process name) (mp:make-process :name name))))
+          (apply #'mp:process-preset process function arguments)
+          (enable-uninterrupted process)))))
 
 (defun protect-threads ()
   (let ((si:*ignore-package-locks* t))
@@ -63,16 +73,20 @@ fails is done once more where it can be stopped, for the user's handlers."
 
 (defvar *original-run-program* (fdefinition 'ext:run-program))
 
-(defun run-program-uninterrupted (command arguments &rest keys &key (wait t) &allow-other-keys)
+(defun run-and-wait (command arguments options)
+  (multiple-value-bind (stream code process)
+      (mp:without-interrupts
+        (call-original *original-run-program* (list* command arguments :wait nil options)))
+    (if (and process (getf options :wait t))
+        (values stream (nth-value 1 (ext:external-process-wait process t)) process)
+        (values stream code process))))
+
+(defun run-program-uninterrupted (&rest arguments)
   "In place of EXT:RUN-PROGRAM: stopped between making a pipe and making a stream of it, it would leave the pipe open for
 ever. Waiting can be stopped."
-  (multiple-value-bind (stream code process)
-      (mp:without-interrupts (apply *original-run-program* command arguments :wait nil keys))
-    (values stream
-            (if (and wait process)
-                (nth-value 1 (ext:external-process-wait process t))
-                code)
-            process)))
+  (if (and (cdr arguments) (evenp (length arguments)))
+      (run-and-wait (first arguments) (second arguments) (cddr arguments))
+      (call-original *original-run-program* arguments)))
 
 (defun protect-run-program ()
   (let ((si:*ignore-package-locks* t))

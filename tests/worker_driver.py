@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-BUILD_DIR = pathlib.Path(os.environ.get("BUILD_DIR") or pathlib.Path(__file__).resolve().parent.parent / "build")
+BUILD_DIR = pathlib.Path(os.environ.get("BUILD_DIR") or pathlib.Path(__file__).parent.parent / "build").resolve()
 PROGRAM = BUILD_DIR / "cl-mcp-worker"
 PATIENCE = 30
 
