@@ -38,10 +38,10 @@ enum zygote_report {
 enum worker_request {
 	/* INCARNATION, SEQ, ORIGIN, TIME_LIMIT, HEAP_LIMIT, PROTECT, perhaps PACKAGE or OPERATION, CODE */
 	WORKER_EVALUATE = 'E',
-	WORKER_CANCEL = 'C',   /* SEQ: stop it if it is the running one, else ignored */
-	WORKER_FORGET = 'F',   /* SEQ: results up to this one are stored */
-	WORKER_PEEK = 'P',     /* answered by PROGRESS if an evaluation runs */
-	WORKER_QUIT = 'Q',     /* leave now */
+	WORKER_CANCEL = 'C', /* SEQ: stop it if it is the running one, else ignored */
+	WORKER_FORGET = 'F', /* SEQ: results up to this one are stored */
+	WORKER_PEEK = 'P',   /* answered by PROGRESS if an evaluation runs */
+	WORKER_QUIT = 'Q',   /* leave now */
 };
 
 /* Worker to daemon. HELLO comes first, then RESULT for each one kept. */
@@ -108,8 +108,8 @@ enum worker_tag {
 	WORK_INTERRUPTED_ORIGIN = 38, /* bytes: its ORIGIN */
 	WORK_PROTECTED = 39,          /* number: the seq after which its sleeping copy was made */
 	WORK_PROTECT = 40,            /* number: 1 if a copy shall be made before the result is sent */
-	WORK_OPERATION = 41,          /* text: which function of the runtime is called with CODE, instead of evaluating it */
-	WORK_HEAP_LIMIT = 42,         /* number of bytes, absent for the default */
+	WORK_OPERATION = 41,  /* text: which function of the runtime is called with CODE, instead of evaluating it */
+	WORK_HEAP_LIMIT = 42, /* number of bytes, absent for the default */
 };
 
 #endif

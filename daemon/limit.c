@@ -60,7 +60,8 @@ const char *limit_configure(const char *setting, bool is_ceiling)
 	if (!read_number(equals + 1, &number))
 		return "its value must be a number";
 	if (is_ceiling) {
-		if (number < rows[limit].least || number > rows[limit].most || (rows[limit].zero_is_none && number == 0))
+		if (number < rows[limit].least || number > rows[limit].most ||
+			(rows[limit].zero_is_none && number == 0))
 			return "no such ceiling can be set";
 		rows[limit].most = number;
 		has_ceiling[limit] = true;
@@ -79,14 +80,14 @@ bool limit_allow(enum limit limit, double value, char *problem, size_t size)
 	const struct row *row = &rows[limit];
 
 	if (row->zero_is_none && has_ceiling[limit] && value == 0)
-		snprintf(problem, size, "%s cannot be switched off here: the administrator allows %g %s at most", row->name,
-			row->most, row->unit);
+		snprintf(problem, size, "%s cannot be switched off here: the administrator allows %g %s at most",
+			row->name, row->most, row->unit);
 	else if (has_ceiling[limit] && value > row->most)
 		snprintf(problem, size, "%s can be %g %s at most, which is the administrator's ceiling", row->name,
 			row->most, row->unit);
 	else if (!(value >= row->least && value <= row->most))
-		snprintf(problem, size, "%s must be a number of %s from %.15g to %.15g%s", row->name, row->unit, row->least,
-			row->most, row->zero_is_none ? ", 0 for no limit" : "");
+		snprintf(problem, size, "%s must be a number of %s from %.15g to %.15g%s", row->name, row->unit,
+			row->least, row->most, row->zero_is_none ? ", 0 for no limit" : "");
 	else
 		return true;
 	return false;

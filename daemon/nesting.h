@@ -1,8 +1,8 @@
 /*
  * nesting.h - how deep Lisp code is nested, without reading it.
  *
- * Reading and compiling code recurse; what is nested too deep ends in an exhausted stack. It is cheaper, and clearer, to
- * say so beforehand.
+ * Reading and compiling code recurse; what is nested too deep ends in an exhausted stack. It is cheaper, and clearer,
+ * to say so beforehand.
  */
 #ifndef NESTING_H
 #define NESTING_H

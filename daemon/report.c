@@ -120,7 +120,8 @@ static void note_kept_output(struct report *report, enum report_stream stream, c
 	const char *name = report_stream_name(stream);
 
 	text_printf(&report->text,
-		"\n[%s: cut here after %zu of %zu characters%s; read-output with evaluation %" PRIu64 "%s and offset %zu shows what "
+		"\n[%s: cut here after %zu of %zu characters%s; read-output with evaluation %" PRIu64
+		"%s and offset %zu shows what "
 		"follows, configure-limits with max-output shows more at once]",
 		name, count_characters(trimmed->data, shown), count_characters(trimmed->data, trimmed->length),
 		is_whole ? "" : " that are kept, although more was written", result->seq,
@@ -130,8 +131,8 @@ static void note_kept_output(struct report *report, enum report_stream stream, c
 	report->is_whole[stream] = is_whole;
 }
 
-static void put_stream(struct report *report, enum report_stream stream, const struct result *result,
-	const struct report_form *form)
+static void put_stream(
+	struct report *report, enum report_stream stream, const struct result *result, const struct report_form *form)
 {
 	static const size_t shares[REPORT_STREAMS] = {SHARE_STDOUT, SHARE_STDERR};
 	const struct result_text *text = stream == REPORT_STDOUT ? &result->standard_output : &result->error_output;
@@ -159,10 +160,8 @@ struct list_form {
 	const char *remedy; /* for when it was cut */
 };
 
-static const struct list_form
-	values_form = {"values", "=> ", false, "; configure-limits with max-value shows more"},
-	warnings_form = {"warnings", "", false, ""},
-	frames_form = {"backtrace", "", true, ""};
+static const struct list_form values_form = {"values", "=> ", false, "; configure-limits with max-value shows more"},
+			      warnings_form = {"warnings", "", false, ""}, frames_form = {"backtrace", "", true, ""};
 
 /* One below the other; the data gets them as they are. */
 static void put_list(struct report *report, struct json_object *array, const struct result_list *list,

@@ -25,10 +25,10 @@ struct report {
 };
 
 struct report_form {
-	const char *session;  /* the id that the data names */
-	bool is_operation;    /* its value is the text of the answer; what it wrote is of no interest */
-	size_t output_max;    /* characters of each stream that are shown */
-	size_t value_max;     /* characters of all values together */
+	const char *session; /* the id that the data names */
+	bool is_operation;   /* its value is the text of the answer; what it wrote is of no interest */
+	size_t output_max;   /* characters of each stream that are shown */
+	size_t value_max;    /* characters of all values together */
 };
 
 void report_make(struct report *report, const struct result *result, const struct report_form *form);

@@ -93,8 +93,8 @@ static void set_limits(const struct session *session, struct work *work)
 	work->output_max = (uint64_t)limit_get(&session->limits, LIMIT_OUTPUT);
 	work->value_max = (uint64_t)limit_get(&session->limits, LIMIT_VALUE);
 	if (!work->is_timed)
-		work->time_limit_ms = limit_milliseconds(
-			limit_get(&session->limits, loads ? LIMIT_LOAD_TIMEOUT : LIMIT_TIMEOUT));
+		work->time_limit_ms =
+			limit_milliseconds(limit_get(&session->limits, loads ? LIMIT_LOAD_TIMEOUT : LIMIT_TIMEOUT));
 }
 
 static void send_first(struct session *session)
@@ -445,8 +445,7 @@ static void save_limits(struct session *session, store_status_callback done, voi
 	text_free(&text);
 }
 
-bool session_set_limits(
-	struct session *session, const struct limits *limits, store_status_callback done, void *context)
+bool session_set_limits(struct session *session, const struct limits *limits, store_status_callback done, void *context)
 {
 	session->limits = *limits;
 	session->limits_changed = session->state == SESSION_CREATING;

@@ -59,12 +59,12 @@ struct session {
 	char *package;
 	struct limits limits;
 	bool limits_changed; /* the store does not know them yet */
-	char *obituary;    /* why the worker is going; until it is known who follows it */
-	bool reaped;       /* the zygote has told of its end, */
-	bool has_heir;     /* and that its copy takes over */
-	unsigned revivals; /* tries to reach it, or to see its end, since the last hello */
-	char *epitaph;     /* a warning about that, to be shown with the next result */
-	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
+	char *obituary;      /* why the worker is going; until it is known who follows it */
+	bool reaped;         /* the zygote has told of its end, */
+	bool has_heir;       /* and that its copy takes over */
+	unsigned revivals;   /* tries to reach it, or to see its end, since the last hello */
+	char *epitaph;       /* a warning about that, to be shown with the next result */
+	uint64_t adopting;   /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
 	uint64_t protected_seq;             /* a sleeping copy knows of evaluations up to this one */
 	char *unprotected;                  /* why no copy could be made since, NULL if there is no such reason */

@@ -61,7 +61,7 @@ struct store_evaluation {
 	const char *session;
 	uint64_t seq;
 	const char *operation; /* NULL if the code was evaluated */
-	const char *code; /* NULL if it is not known any more */
+	const char *code;      /* NULL if it is not known any more */
 	size_t code_length;
 	const char *text; /* as answered */
 	size_t text_length;

@@ -86,8 +86,8 @@ static void on_output_found(void *context, const struct store_found_output *foun
 			"evaluations.",
 			reading->stream, reading->seq ? "that evaluation" : "any evaluation of this session");
 	} else if (reading->offset > found->characters) {
-		tools_fail(request, "OUTPUT-NOT-FOUND", "The offset lies behind the end: %" PRIu64 " characters are kept.",
-			found->characters);
+		tools_fail(request, "OUTPUT-NOT-FOUND",
+			"The offset lies behind the end: %" PRIu64 " characters are kept.", found->characters);
 	} else {
 		put_piece(&report.text, reading, found);
 		request_result(request, tools_result(request, &report));

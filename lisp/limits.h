@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-
 /* What this build can do at all, see recipes.h. */
 bool limits_stacks_are_possible(void);
 bool limits_float_traps_are_possible(void);

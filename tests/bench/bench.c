@@ -214,10 +214,10 @@ static bool measure_pinned(struct place *place)
 	good = leave(place) && good;
 	if (good) {
 		printf("%-58s %11s %11s %6s   %s\n", "", "p50", "p99", "ratio", "goal");
-		sample_print_pair("round trip of (+ 1 2), one core", &real, "  a bare chain of the same processes", &bare, 1e3,
-			"us", 2.5);
-		sample_print_pair("start to first answer, daemon running, one core", &warm, "  ecl --norc --eval '(ext:quit)'",
-			&ecl, 1e6, "ms", 0.5);
+		sample_print_pair("round trip of (+ 1 2), one core", &real, "  a bare chain of the same processes",
+			&bare, 1e3, "us", 2.5);
+		sample_print_pair("start to first answer, daemon running, one core", &warm,
+			"  ecl --norc --eval '(ext:quit)'", &ecl, 1e6, "ms", 0.5);
 		evaluations_print(&evaluations);
 	}
 	evaluations_free(&evaluations);

@@ -14,19 +14,19 @@
 #define OUTPUT_SIZE 1000000
 
 /* As they stand in JSON. */
-#define DEFINITION                                                                                                     \
-	"(defun summarize (numbers &key (scale 1) (offset 0))\\n"                                                      \
-	"  (let ((total 0) (count 0) (largest nil))\\n"                                                               \
-	"    (dolist (number numbers)\\n"                                                                             \
-	"      (let ((value (+ offset (* scale number))))\\n"                                                         \
-	"        (incf total value)\\n"                                                                               \
-	"        (incf count)\\n"                                                                                     \
-	"        (when (or (null largest) (> value largest))\\n"                                                      \
-	"          (setf largest value))))\\n"                                                                        \
-	"    (if (zerop count)\\n"                                                                                    \
+#define DEFINITION                                                \
+	"(defun summarize (numbers &key (scale 1) (offset 0))\\n" \
+	"  (let ((total 0) (count 0) (largest nil))\\n"           \
+	"    (dolist (number numbers)\\n"                         \
+	"      (let ((value (+ offset (* scale number))))\\n"     \
+	"        (incf total value)\\n"                           \
+	"        (incf count)\\n"                                 \
+	"        (when (or (null largest) (> value largest))\\n"  \
+	"          (setf largest value))))\\n"                    \
+	"    (if (zerop count)\\n"                                \
 	"        (values 0 nil nil) (values total (/ total count) largest))))"
-#define OUTPUT                                                                                                         \
-	"(dotimes (i 10000) (write-line "                                                                              \
+#define OUTPUT                            \
+	"(dotimes (i 10000) (write-line " \
 	"\\\"ninety-nine characters and a line end: 0123456789 0123456789 0123456789 0123456789 0123456789 01234\\\"))"
 
 static bool call(struct client *client, const char *tool, const char *arguments)
@@ -149,10 +149,12 @@ void evaluations_print(struct evaluations *evaluations)
 {
 	double checking = sample_percentile(&evaluations->checked, 50) - sample_percentile(&evaluations->unchecked, 50);
 
-	sample_print_pair("a defun of ten lines, checked", &evaluations->checked, "  unchecked", &evaluations->unchecked, 1e6,
-		"ms", 10);
-	printf("%-58s %8.2f ms %26s at most 3 ms %s\n", "  the checking", checking / 1e6, "", checking <= 3e6 ? "" : "MISSED");
-	sample_print_pair("an error with backtrace", &evaluations->error, "  a success", &evaluations->success, 1e3, "us", 4);
+	sample_print_pair("a defun of ten lines, checked", &evaluations->checked, "  unchecked",
+		&evaluations->unchecked, 1e6, "ms", 10);
+	printf("%-58s %8.2f ms %26s at most 3 ms %s\n", "  the checking", checking / 1e6, "",
+		checking <= 3e6 ? "" : "MISSED");
+	sample_print_pair(
+		"an error with backtrace", &evaluations->error, "  a success", &evaluations->success, 1e3, "us", 4);
 	sample_print_pair("1 MB of output", &evaluations->output, "  a plain ECL that writes it into a pipe",
 		&evaluations->plain_output, 1e6, "ms", 3);
 }
