@@ -14,14 +14,15 @@
 ;;; Whose they are
 
 (defun user-packages ()
-  "CL-USER, and the packages that the user made."
-  (cons (user-package)
-        (set-difference (list-all-packages) (append *baseline-packages* *system-packages*) :test #'eq)))
+  "CL-USER, and the packages that the user made, by name."
+  (let ((known (append *baseline-packages* *system-packages*)))
+    (sort (cons (user-package) (set-difference (list-all-packages) (cons (user-package) known) :test #'eq))
+          #'string< :key #'package-name)))
 
 (defun user-symbols (packages)
-  "The symbols whose home is one of PACKAGES."
+  "The symbols whose home is one of PACKAGES, in the order of these."
   (let ((symbols '()))
-    (dolist (package packages symbols)
+    (dolist (package packages (nreverse symbols))
       (with-package-iterator (next package :internal :external)
         (loop
           (multiple-value-bind (more symbol) (next)
@@ -203,7 +204,8 @@
 (defun write-section (title entries stream)
   (write-string title stream)
   (dolist (entry (stable-sort entries #'string< :key #'car))
-    (format stream "~%- ")
+    (terpri stream)
+    (write-string "- " stream)
     (dolist (text (cdr entry))
       (write-string text stream))))
 
@@ -213,13 +215,10 @@
       (or (remove kind *sections* :key #'first :test-not #'string=)
           (error "There is no kind of definition called ~S." kind))))
 
-(defun package-name-of (symbol)
-  (package-name (symbol-package symbol)))
-
 (defun list-definitions (kind)
   "The operation: all that the user has defined, or one KIND of it."
   (let* ((packages (user-packages))
-         (symbols (stable-sort (user-symbols packages) #'string< :key #'package-name-of))
+         (symbols (user-symbols packages))
          (empty t))
     (with-output-to-string (text)
       (loop for (nil title collect) in (sections-of-kind kind)

@@ -86,13 +86,16 @@
       (uiop:pathname-directory-pathname *default-pathname-defaults*)
       (ext:getcwd)))
 
+(defun searched-by-default-p (directory)
+  (member directory (uiop:xdg-data-dirs "common-lisp/") :test #'string= :key #'namestring))
+
 (defun more-systems ()
-  "The last of ASDF's source registries."
-  '(:source-registry
-    (:tree (:home "common-lisp/"))
+  "The last of ASDF's source registries. Searching a directory takes time, so none is searched twice."
+  `(:source-registry
     (:tree (:home ".local/share/common-lisp/"))
-    (:tree "/usr/local/share/common-lisp/")
-    (:tree "/usr/share/common-lisp/")
+    ,@(loop for directory in '("/usr/local/share/common-lisp/" "/usr/share/common-lisp/")
+            unless (searched-by-default-p directory)
+              collect `(:tree ,directory))
     :inherit-configuration))
 
 (defun prepare-asdf ()
