@@ -96,7 +96,8 @@ def test_cell_errors_name_the_cell_with_its_package(worker, code, kind, message)
     ("(error 'type-error)", "TYPE-ERROR", "TYPE-ERROR was signalled."),
     ("(defun f (x) (1+ (f x))) (f 1)", "STORAGE-CONDITION",
      "The C stack is exhausted: infinite recursion, or data that is nested too deeply."),
-    ("(make-array 500000000)", "STORAGE-CONDITION", "The heap is exhausted."),
+    ("(make-array 500000000)", "STORAGE-CONDITION",
+     "The heap is exhausted: the session may use 1024 megabytes. configure-limits with max-heap allows more."),
 ])
 def test_other_standard_errors_have_messages_for_people(worker, code, kind, message):
     check(worker, code, kind, message)

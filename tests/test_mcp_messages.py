@@ -182,6 +182,7 @@ def test_2025_03_26_answers_a_batch_of_one_with_an_array(client):
 
 def test_2025_03_26_keeps_the_answers_of_a_batch_below_8_mib_together(client):
     client.initialize("2025-03-26")
+    client.tool("configure-limits", max_output=1_000_000)
     code = '(dotimes (i 100000) (write-string "0123456789"))'
     calls = [client.message("tools/call", {"name": "evaluate-lisp", "arguments": {"code": code}}) for _ in range(20)]
     client.send(calls)

@@ -90,7 +90,7 @@ def test_an_answer_that_only_the_copy_has_is_delivered(own_runtime):
     from_heir = 0
     for turn in range(1, 200):
         pid = protect(client)
-        old = copies_of(pid)
+        old = wait_until(lambda: copies_of(pid), "it calls itself a copy")
         request = client.start_evaluation("(incf *n*)", protect=True)
         while copies_of(pid) == old and not client.answered(request):
             pass
@@ -181,7 +181,7 @@ def test_a_copy_that_is_slow_to_take_over_is_waited_for_and_nothing_runs_twice(o
     caught = 0
     for turn in range(20):
         pid = protect(client)
-        copy = copies_of(pid)[-1]  # one before it may not be gone yet
+        copy = wait_until(lambda: copies_of(pid), "it calls itself a copy")[-1]  # one before it may not be gone yet
         trace = tmp_path / f"trace{turn}"
         request = begin_and_trace(client, trace)
         os.kill(own_runtime.daemon_pid(), signal.SIGKILL)

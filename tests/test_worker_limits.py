@@ -52,7 +52,8 @@ def test_heap_exhaustion_is_reported_and_the_limit_restored(worker, code):
     for _ in range(3):
         result = worker.evaluate(code)
         assert result.outcome_name == "ERROR" and result.error_type == "STORAGE-CONDITION", result
-        assert result.error_message == "The heap is exhausted."
+        assert result.error_message == (
+            "The heap is exhausted: the session may use 1024 megabytes. configure-limits with max-heap allows more.")
         assert worker.value("*kept*") == "42"
 
 
