@@ -189,8 +189,7 @@ static void build_result(const struct request *request, uint64_t elapsed_us, str
 	if (outcome == OUTCOME_EXIT)
 		frame_put_number(result, WORK_EXIT_CODE, (uint64_t)exit_code);
 	output_lock();
-	output_drain(OUTPUT_STDOUT);
-	output_drain(OUTPUT_STDERR);
+	output_drain();
 	if (request->operation) { /* what it wrote was for the progress alone */
 		output_clear(OUTPUT_STDOUT);
 		output_clear(OUTPUT_STDERR);

@@ -5,8 +5,14 @@
 
 (in-package :cl-mcp-runtime)
 
+(defconstant +features+ 10000)
+
 (defun feature-list-p (value)
-  (and (listp value) (ignore-errors (list-length value)) t))
+  "A proper list, of a length that somebody may have meant."
+  (loop repeat +features+
+        while (consp value)
+        do (pop value))
+  (null value))
 
 (defun living-package-p (value)
   (and (packagep value) (package-name value) t))
@@ -27,20 +33,28 @@
 
 (defvar *initial-features* (copy-list *features*))
 
-(defmacro global (variable type fallback)
-  "The name of VARIABLE, whether a value is of TYPE, and what makes a value to put in the place of a wrong one."
-  `(list ',variable
-         (lambda (value) (typep value ',type))
-         (lambda () ,fallback)))
+(defstruct (global (:type vector))
+  name
+  right-p   ; whether a value is of the right type
+  fallback  ; makes a value to put in the place of a wrong one
+  tried     ; the value that was found to be right last: it need not be tried again
+  lasting)  ; unless it may be right at one time and wrong at another
+
+(defmacro global (variable type fallback &key (lasting t))
+  `(make-global :name ',variable
+                :right-p (lambda (value) (typep value ',type))
+                :fallback (lambda () ,fallback)
+                :tried '#:nothing
+                :lasting ,lasting))
 
 (defparameter *globals*
   (list (global *break-on-signals* (satisfies type-specifier-p) nil) ; first, because mending the others signals
-        (global *package* (satisfies living-package-p) (user-package))
+        (global *package* (satisfies living-package-p) (user-package) :lasting nil)
         (global *readtable* readtable (copy-readtable nil))
         (global *read-base* (integer 2 36) 10)
         (global *read-suppress* null nil)
         (global *read-default-float-format* (member single-float short-float double-float long-float) 'single-float)
-        (global *features* (satisfies feature-list-p) (copy-list *initial-features*))
+        (global *features* (satisfies feature-list-p) (copy-list *initial-features*) :lasting nil)
         (global *print-base* (integer 2 36) 10)
         (global *print-case* (member :upcase :downcase :capitalize) :upcase)
         (global *print-length* print-limit nil)
@@ -50,7 +64,7 @@
         (global *print-miser-width* print-limit nil)
         (global *print-pprint-dispatch* (or null si::pprint-dispatch-table) (copy-pprint-dispatch nil))
         (global *gensym-counter* unsigned-byte 1)
-        (global *macroexpand-hook* (satisfies callable-p) 'funcall)
+        (global *macroexpand-hook* (satisfies callable-p) 'funcall :lasting nil)
         (global mp:*current-process* (satisfies main-process-p) *main-process*)
         (global ext:*interrupts-enabled* (eql t) t) ; or nothing but force could stop an evaluation
         (global *random-state* random-state (make-random-state t))
@@ -66,10 +80,19 @@
                          (and wrong (object-text (first wrong)))
                          (object-text (symbol-value variable)))))))
 
+(defun right-p (global)
+  (let ((variable (global-name global)))
+    (and (boundp variable)
+         (let ((value (symbol-value variable)))
+           (or (and (eq value (global-tried global)) (global-lasting global))
+               (and (funcall (global-right-p global) value)
+                    (progn (setf (global-tried global) value) t)))))))
+
 (defun mend-globals ()
-  (loop for (variable right-p fallback) in *globals*
-        unless (and (boundp variable) (funcall right-p (symbol-value variable)))
-          do (mend variable fallback)))
+  "Called for each form, so what has not changed costs next to nothing."
+  (dolist (global *globals*)
+    (unless (right-p global)
+      (mend (global-name global) (global-fallback global)))))
 
 (defun mend-readtable ()
   "A readtable may be one and still of no use. If it cannot read lists the standard one takes its place; true if so."

@@ -474,12 +474,11 @@ static void serve_once(void)
 		return;
 	if ((text = atomic_load(&fatal_text)))
 		report_and_die(text);
-	for (int i = 0; i < 2; i++)
-		if (polled[PIPE_STDOUT + i].revents) {
-			output_lock();
-			output_drain((enum output_channel)i);
-			output_unlock();
-		}
+	if (polled[PIPE_STDOUT].revents || polled[PIPE_STDERR].revents) {
+		output_lock();
+		output_drain();
+		output_unlock();
+	}
 	if (polled[CONNECTION].revents & (POLLIN | POLLHUP | POLLERR))
 		read_connection();
 	if (polled[LISTENER].revents) {

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -206,16 +207,7 @@ static void tell_apart(enum output_channel number)
 	}
 }
 
-void output_begin(void)
-{
-	for (int i = 0; i < 2; i++) {
-		output_drain((enum output_channel)i);
-		channels[i].phase = channels[i].phase == LATE ? BEGUN : RUNNING;
-	}
-	forget_lines();
-}
-
-void output_drain(enum output_channel channel)
+static void drain(enum output_channel channel)
 {
 	int available = 0;
 
@@ -233,6 +225,26 @@ void output_drain(enum output_channel channel)
 	}
 }
 
+/* Twice for each evaluation, and mostly there is nothing: one system call tells. */
+void output_drain(void)
+{
+	struct pollfd polled[2] = {{.fd = pipes[0], .events = POLLIN}, {.fd = pipes[1], .events = POLLIN}};
+
+	if (poll(polled, 2, 0) <= 0)
+		return;
+	for (int i = 0; i < 2; i++)
+		if (polled[i].revents & POLLIN)
+			drain((enum output_channel)i);
+}
+
+void output_begin(void)
+{
+	output_drain();
+	for (int i = 0; i < 2; i++)
+		channels[i].phase = channels[i].phase == LATE ? BEGUN : RUNNING;
+	forget_lines();
+}
+
 /*
  * The I/O thread drains a pipe soon, but not at once. To look into the pipe at every write would cost too much;
  * whatever starts a subprocess and waits for it takes longer than this.
@@ -248,8 +260,7 @@ void output_catch_up(enum output_channel channel)
 	if (pipes[channel] < 0 || now - last_us < CATCH_UP_US)
 		return;
 	last_us = now;
-	output_drain(OUTPUT_STDOUT);
-	output_drain(OUTPUT_STDERR);
+	output_drain();
 }
 
 bool output_is_full(enum output_channel channel)

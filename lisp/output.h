@@ -55,8 +55,8 @@ void output_unlock(void);
 void output_begin(void);
 /* Called before Lisp writes: what a subprocess wrote before that is to be shown before it. */
 void output_catch_up(enum output_channel channel);
-/* Moves what a pipe holds right now into its channel, no matter how fast somebody fills it again. */
-void output_drain(enum output_channel channel);
+/* Moves what the pipes hold right now into their channels, no matter how fast somebody fills them again. */
+void output_drain(void);
 void output_append(enum output_channel channel, const char *bytes, size_t length);
 /* True if something had to be dropped. */
 bool output_is_full(enum output_channel channel);
