@@ -43,7 +43,7 @@ static void on_row_added(void *context, enum store_status status)
 		abandon(session, "STORAGE-FAILED", message);
 	} else {
 		session_spawn(session);
-		session_save_limits(session);
+		session_take_visits(session);
 	}
 }
 
@@ -81,6 +81,7 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 	struct session *existing = found ? session_find(session->server, found->id) : NULL;
 	if (existing && existing != session) {
 		/* It was there all the time, under a name that was not known yet. */
+		replace_text(&existing->name, found->name);
 		conversation_follow_session(session->server, session->id, existing->id);
 		session_hand_over(session, existing);
 	} else if (found && session_id_valid(found->id)) {
@@ -88,13 +89,12 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 		replace_text(&session->name, found->name);
 		replace_text(&session->directory, found->directory);
 		session->last_seq = found->last_seq;
-		if (!session->limits_changed)
-			limit_decode(&session->limits, found->limits);
+		limit_decode(&session->limits, found->limits);
 		replace_text(&session->epitaph,
 			"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; what was "
 			"defined before is gone.");
 		session_spawn(session);
-		session_save_limits(session);
+		session_take_visits(session);
 	} else if (session->name && session->may_be_new) {
 		add_row(session);
 	} else {
@@ -135,8 +135,7 @@ static void on_row_found(void *context, const struct store_found_session *found)
 		return;
 	replace_text(&session->name, found->name);
 	replace_text(&session->directory, found->directory);
-	if (!session->limits_changed)
-		limit_decode(&session->limits, found->limits);
+	limit_decode(&session->limits, found->limits);
 }
 
 bool session_adopt(struct server *server, const char *id)

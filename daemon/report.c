@@ -236,7 +236,8 @@ static const struct {
 		"The evaluation was cancelled. The session and its definitions are intact."},
 	[OUTCOME_TIMEOUT] = {"TIMEOUT",
 		"The evaluation reached its time limit and was stopped. The session and its definitions are intact; pass a "
-		"larger `timeout` (seconds, 0 for none) if it needs longer, or set it for the session with configure-limits."},
+		"larger `timeout` (seconds, 0 for none) if it needs longer, or set it for the session with configure-limits "
+		"(timeout, or load-timeout for load-system)."},
 	[OUTCOME_OVERFLOW] = {"STACK-OVERFLOW",
 		"The control stack is exhausted: infinite recursion, or data nested too deeply. The session and its "
 		"definitions are intact."},

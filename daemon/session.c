@@ -66,9 +66,28 @@ static void start_tick(struct session *session, const struct evaluation *evaluat
 
 /* ---- evaluations */
 
+/* The next request that was postponed; NULL if there is none. */
+static struct request *next_visitor(struct session *session)
+{
+	struct visit *visit;
+
+	while ((visit = STAILQ_FIRST(&session->visits))) {
+		struct request *request = visit->request;
+
+		STAILQ_REMOVE_HEAD(&session->visits, next);
+		free(visit);
+		request->conversation->lookups--;
+		if (!request->unwanted)
+			return request;
+		request_withdraw(request);
+	}
+	return NULL;
+}
+
 void session_refuse_all(struct session *session, const char *type, const char *why)
 {
 	struct evaluation *evaluation;
+	struct request *request;
 
 	while ((evaluation = TAILQ_FIRST(&session->evaluations))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
@@ -76,6 +95,8 @@ void session_refuse_all(struct session *session, const char *type, const char *w
 			tools_fail(evaluation->request, type, "%s", why);
 		evaluation_free(evaluation);
 	}
+	while ((request = next_visitor(session)))
+		tools_fail(request, type, "%s", why);
 }
 
 void session_spawn(struct session *session)
@@ -436,29 +457,33 @@ void session_refused(struct server *server, const char *id, const char *why)
 	session_refuse_all(session, "SESSION-UNAVAILABLE", message);
 }
 
-static void save_limits(struct session *session, store_status_callback done, void *context)
+void session_set_limits(struct session *session, const struct limits *limits, store_status_callback done, void *context)
 {
 	struct text text = {0};
 
-	limit_encode(&session->limits, &text);
+	session->limits = *limits;
+	limit_encode(limits, &text);
 	store_set_limits(session->server->store, session->id, text.data, done, context);
 	text_free(&text);
 }
 
-bool session_set_limits(struct session *session, const struct limits *limits, store_status_callback done, void *context)
+bool session_postpone(struct session *session, struct request *request)
 {
-	session->limits = *limits;
-	session->limits_changed = session->state == SESSION_CREATING;
-	if (!session->limits_changed)
-		save_limits(session, done, context);
-	return !session->limits_changed;
+	if (session->state != SESSION_CREATING)
+		return false;
+	struct visit *visit = new_zeroed(sizeof(*visit));
+	visit->request = request;
+	request->conversation->lookups++;
+	STAILQ_INSERT_TAIL(&session->visits, visit, next);
+	return true;
 }
 
-void session_save_limits(struct session *session)
+void session_take_visits(struct session *session)
 {
-	if (session->limits_changed)
-		save_limits(session, NULL, NULL);
-	session->limits_changed = false;
+	struct request *request;
+
+	while ((request = next_visitor(session)))
+		tools_call(session->server, request);
 }
 
 struct session *session_make(struct server *server)
@@ -467,6 +492,7 @@ struct session *session_make(struct server *server)
 
 	session->server = server;
 	TAILQ_INIT(&session->evaluations);
+	STAILQ_INIT(&session->visits);
 	session->forget = must(evtimer_new(server->base, on_forget, session));
 	session->tick = must(event_new(server->base, -1, EV_PERSIST, on_tick, session));
 	session->patience = must(evtimer_new(server->base, on_patience, session));
@@ -477,10 +503,15 @@ struct session *session_make(struct server *server)
 void session_release(struct session *session)
 {
 	struct evaluation *evaluation;
+	struct visit *visit;
 
 	while ((evaluation = TAILQ_FIRST(&session->evaluations))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		evaluation_free(evaluation);
+	}
+	while ((visit = STAILQ_FIRST(&session->visits))) {
+		STAILQ_REMOVE_HEAD(&session->visits, next);
+		free(visit);
 	}
 	LIST_REMOVE(session, next);
 	if (session->worker)
@@ -506,8 +537,11 @@ void session_hand_over(struct session *from, struct session *to)
 		evaluation->request->session = to;
 		TAILQ_INSERT_TAIL(&to->evaluations, evaluation, next);
 	}
+	STAILQ_CONCAT(&to->visits, &from->visits);
 	session_release(from);
 	session_advance(to);
+	if (to->state != SESSION_CREATING)
+		session_take_visits(to);
 }
 
 void session_note_adopted(struct session *session, uint64_t count)

@@ -42,6 +42,13 @@ enum session_state {
 
 TAILQ_HEAD(evaluation_list, evaluation);
 
+/* A request that has to know what the session is. */
+struct visit {
+	STAILQ_ENTRY(visit) next;
+	struct request *request;
+};
+STAILQ_HEAD(visit_list, visit);
+
 struct session {
 	LIST_ENTRY(session) next;
 	struct server *server;
@@ -58,14 +65,14 @@ struct session {
 	uint64_t last_seq; /* the last one that was begun */
 	char *package;
 	struct limits limits;
-	bool limits_changed; /* the store does not know them yet */
-	char *obituary;      /* why the worker is going; until it is known who follows it */
-	bool reaped;         /* the zygote has told of its end, */
-	bool has_heir;       /* and that its copy takes over */
-	unsigned revivals;   /* tries to reach it, or to see its end, since the last hello */
-	char *epitaph;       /* a warning about that, to be shown with the next result */
-	uint64_t adopting;   /* results of an adopted worker that are still to come, and one for its hello */
+	char *obituary;    /* why the worker is going; until it is known who follows it */
+	bool reaped;       /* the zygote has told of its end, */
+	bool has_heir;     /* and that its copy takes over */
+	unsigned revivals; /* tries to reach it, or to see its end, since the last hello */
+	char *epitaph;     /* a warning about that, to be shown with the next result */
+	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
+	struct visit_list visits;           /* in state CREATING */
 	uint64_t protected_seq;             /* a sleeping copy knows of evaluations up to this one */
 	char *unprotected;                  /* why no copy could be made since, NULL if there is no such reason */
 	uint64_t received_seq;              /* results up to this one have come */
@@ -89,9 +96,11 @@ struct session *session_find(struct server *server, const char *id_or_name);
 
 /* The work's texts are copied. */
 void session_evaluate(struct session *session, struct request *request, const struct work *work);
-/* done comes when the store has them; false if the session is so new that the store will get them with it. */
-bool session_set_limits(
+/* done comes when the store has them; the context was allocated for this call and passes to the store. */
+void session_set_limits(
 	struct session *session, const struct limits *limits, store_status_callback done, void *context);
+/* True if the store has not told yet what the session is: the request is then served again when it has. */
+bool session_postpone(struct session *session, struct request *request);
 /* The request's client does not want its answer any more. */
 void session_cancel(struct session *session, struct request *request);
 /* Goes on with what waited because a client did not read its answers. */
@@ -114,7 +123,8 @@ void session_died(struct server *server, const char *id, uint64_t pid, int statu
 /* Steps that opening.c takes: an entry in the table, and what leads to a process. */
 struct session *session_make(struct server *server);
 void session_release(struct session *session);
-void session_save_limits(struct session *session);
+/* Serves what was postponed. */
+void session_take_visits(struct session *session);
 void session_spawn(struct session *session);
 /* False if nobody listens there. */
 bool session_dial(struct session *session);

@@ -424,6 +424,7 @@ void store_set_limits(
 	job->deliver = done ? deliver_status : NULL;
 	job->done.status = done;
 	job->context = context;
+	job->owns_context = true;
 	enqueue(store, job);
 }
 

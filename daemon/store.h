@@ -53,7 +53,7 @@ typedef void (*store_session_callback)(void *context, const struct store_found_s
 void store_find_session(
 	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
 
-/* done may be NULL. */
+/* done may be NULL. The context was allocated for this call: the store frees it. */
 void store_set_limits(
 	struct store *store, const char *session, const char *limits, store_status_callback done, void *context);
 

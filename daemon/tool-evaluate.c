@@ -110,6 +110,8 @@ void tool_read_output(struct server *server, struct request *request, struct jso
 			tools_fail(request, "OUTPUT-NOT-FOUND", "Nothing has been evaluated yet.");
 		return;
 	}
+	if (session_postpone(session, request))
+		return;
 	if (!json_object_object_get(arguments, "length") && limit_get(&session->limits, LIMIT_OUTPUT) < PIECE_MAX)
 		length = (uint64_t)limit_get(&session->limits, LIMIT_OUTPUT);
 	struct json_object *stream = json_object_object_get(arguments, "stream");

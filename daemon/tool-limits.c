@@ -64,7 +64,6 @@ static void on_stored(void *context, enum store_status status)
 			"The limits hold for now, but cannot be kept: the next daemon would not know them. Try again.");
 	else
 		show(request, &change->limits);
-	free(change);
 }
 
 static void set_limits(struct session *session, struct request *request, const struct limits *limits)
@@ -73,8 +72,7 @@ static void set_limits(struct session *session, struct request *request, const s
 
 	*change = (struct change){request, *limits};
 	request->conversation->lookups++;
-	if (!session_set_limits(session, limits, on_stored, change))
-		on_stored(change, STORE_DONE);
+	session_set_limits(session, limits, on_stored, change);
 }
 
 void tool_configure_limits(struct server *server, struct request *request, struct json_object *arguments)
@@ -87,7 +85,7 @@ void tool_configure_limits(struct server *server, struct request *request, struc
 		return;
 	session = sets_any(arguments) ? target_session(server, request, arguments)
 				      : target_known_session(server, request, arguments, &answered);
-	if (!session && answered)
+	if ((!session && answered) || (session && session_postpone(session, request)))
 		return;
 	if (!session || !sets_any(arguments)) {
 		show(request, session ? &session->limits : &limits);

@@ -1,8 +1,10 @@
 """Sessions without a process, and a store that cannot be written: everything is answered, and mended by itself."""
 
 import os
+import pathlib
 import signal
 import socket
+import sqlite3
 import subprocess
 
 import pytest
@@ -13,6 +15,33 @@ from link_driver import frame
 
 def state_directory(runtime):
     return runtime.directory / "state" / "cl-mcpd"
+
+
+SQL = pathlib.Path(__file__).resolve().parent.parent / "sql"
+
+
+def test_a_database_of_version_1_is_taken_over_with_its_sessions(own_runtime):
+    directory = state_directory(own_runtime)
+    directory.mkdir(mode=0o700, parents=True)
+    database = sqlite3.connect(directory / "sessions.db")
+    database.executescript((SQL / "0001-foundation.sql").read_text() + "PRAGMA user_version = 1;")
+    database.execute("INSERT INTO sessions VALUES ('session-20260120-143022-A4F2', 'work', ?, '/', 3978000000, 3978000000)",
+                     [os.getuid()])
+    database.execute("INSERT INTO evaluations VALUES ('session-20260120-143022-A4F2', 7, '1', '=> 1', 'CL-USER', 0, 3978000000, 5)")
+    database.commit()
+    database.close()
+    with own_runtime.client("--session", "work") as client:
+        answer = client.open().evaluate("(+ 1 2)")
+        assert answer.structured["session"] == "session-20260120-143022-A4F2" and answer.structured["evaluation"] == 8
+        limits = client.tool("configure-limits", timeout=9).text
+    own_runtime.control("shutdown")
+    database = sqlite3.connect(directory / "sessions.db")
+    assert database.execute("PRAGMA user_version").fetchone()[0] == len(list(SQL.glob("0*.sql")))
+    assert database.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    assert database.execute("SELECT seq FROM evaluations ORDER BY seq").fetchall() == [(7,), (8,)]
+    database.close()
+    with own_runtime.client("--session", "work") as client:
+        assert client.open().tool("configure-limits").text == limits
 
 
 # Sessions
