@@ -178,6 +178,7 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 		&(struct report_form){
 			.session = session->id,
 			.is_operation = evaluation->work.operation != NULL,
+			.with_data = request && request->revision->structured,
 			.output_max = evaluation->work.output_max,
 			.value_max = evaluation->work.value_max,
 		});

@@ -95,7 +95,7 @@ static void note_cut(struct report *report, const char *what)
 {
 	struct json_object *list;
 
-	if (json_object_object_get_ex(report->data, "truncated", &list))
+	if (report->data && json_object_object_get_ex(report->data, "truncated", &list))
 		json_object_array_add(list, json_object_new_string(what));
 }
 
@@ -109,8 +109,9 @@ static void begin_section(struct text *text, const char *title)
 
 static void put_json(struct report *report, const char *key, struct shown piece)
 {
-	json_object_object_add(
-		report->data, key, json_object_new_string_len(piece.data ? piece.data : "", (int)piece.length));
+	if (report->data)
+		json_object_object_add(
+			report->data, key, json_object_new_string_len(piece.data ? piece.data : "", (int)piece.length));
 }
 
 /* The rest of a stream is kept, and the text says how it is had. */
@@ -163,6 +164,16 @@ struct list_form {
 static const struct list_form values_form = {"values", "=> ", false, "; configure-limits with max-value shows more"},
 			      warnings_form = {"warnings", "", false, ""}, frames_form = {"backtrace", "", true, ""};
 
+/* An empty list in the data; NULL if there is none. */
+static struct json_object *begin_list(struct report *report, struct json_object *parent, const char *name)
+{
+	struct json_object *array = report->data ? json_object_new_array() : NULL;
+
+	if (array)
+		json_object_object_add(parent, name, array);
+	return array;
+}
+
 /* One below the other; the data gets them as they are. */
 static void put_list(struct report *report, struct json_object *array, const struct result_list *list,
 	const struct list_form *form, struct share share, bool already_cut)
@@ -178,7 +189,8 @@ static void put_list(struct report *report, struct json_object *array, const str
 			text_printf(&report->text, "%zu: ", i);
 		text_puts(&report->text, form->prefix);
 		text_add(&report->text, piece.data, piece.length);
-		json_object_array_add(array, json_object_new_string_len(piece.data, (int)piece.length));
+		if (array)
+			json_object_array_add(array, json_object_new_string_len(piece.data, (int)piece.length));
 		if (cut)
 			text_printf(&report->text, "\n[%s: cut here, %zu more bytes%s]", form->name, piece.dropped,
 				form->remedy);
@@ -191,14 +203,13 @@ static void put_list(struct report *report, struct json_object *array, const str
 
 static void put_warnings(struct report *report, const struct result *result)
 {
-	struct json_object *array = json_object_new_array();
+	struct json_object *array = begin_list(report, report->data, "warnings");
 
 	if (result->warnings.count > 0) {
 		begin_section(&report->text, "[warnings]");
 		put_list(report, array, &result->warnings, &warnings_form, (struct share){SHARE_WARNINGS, SIZE_MAX},
 			result->warnings_cut);
 	}
-	json_object_object_add(report->data, "warnings", array);
 }
 
 static void put_output(struct report *report, const struct result *result, const struct report_form *form)
@@ -210,14 +221,13 @@ static void put_output(struct report *report, const struct result *result, const
 
 static void put_values(struct report *report, const struct result *result, const struct report_form *form)
 {
-	struct json_object *array = json_object_new_array();
+	struct json_object *array = begin_list(report, report->data, "values");
 
 	begin_section(&report->text, NULL);
 	if (result->values.count == 0)
 		text_puts(&report->text, "; No values");
 	put_list(report, array, &result->values, &values_form, (struct share){SHARE_VALUES, form->value_max},
 		result->values_cut);
-	json_object_object_add(report->data, "values", array);
 }
 
 /* What is said of ends that carry no condition of their own. */
@@ -251,7 +261,8 @@ static void put_error(struct report *report, const struct result *result)
 {
 	struct result_text type = default_text(&result->error_type, endings[result->outcome].type);
 	struct result_text message = default_text(&result->error_message, endings[result->outcome].message);
-	struct json_object *error = json_object_new_object(), *frames = json_object_new_array();
+	struct json_object *error = report->data ? json_object_new_object() : NULL;
+	struct json_object *frames = begin_list(report, error, "backtrace");
 	struct share share = {SHARE_MESSAGE, SIZE_MAX};
 	struct shown type_piece = take(type.data, type.length, &share);
 	struct shown message_piece = take(message.data, message.length, &share);
@@ -267,10 +278,11 @@ static void put_error(struct report *report, const struct result *result)
 		put_list(report, frames, &result->frames, &frames_form, (struct share){SHARE_FRAMES, SIZE_MAX},
 			result->frames_cut);
 	}
+	if (!error)
+		return;
 	json_object_object_add(error, "type", json_object_new_string_len(type_piece.data, (int)type_piece.length));
 	json_object_object_add(
 		error, "message", json_object_new_string_len(message_piece.data, (int)message_piece.length));
-	json_object_object_add(error, "backtrace", frames);
 	json_object_object_add(report->data, "error", error);
 }
 
@@ -319,7 +331,7 @@ const char *report_stream_name(enum report_stream stream)
 void report_make(struct report *report, const struct result *result, const struct report_form *form)
 {
 	*report = (struct report){
-		.data = begin_data(result, form->session),
+		.data = form->with_data && !form->is_operation ? begin_data(result, form->session) : NULL,
 		.is_error = result->outcome != OUTCOME_DONE,
 	};
 	if (report->is_error)
@@ -328,13 +340,11 @@ void report_make(struct report *report, const struct result *result, const struc
 		if (!report->is_error)
 			put_answer(report, result);
 		put_warnings(report, result);
-		json_object_put(report->data);
-		report->data = NULL;
 		return;
 	}
 	put_output(report, result, form);
 	if (report->is_error)
-		json_object_object_add(report->data, "values", json_object_new_array());
+		begin_list(report, report->data, "values");
 	else
 		put_values(report, result, form);
 }

@@ -27,6 +27,7 @@ struct report {
 struct report_form {
 	const char *session; /* the id that the data names */
 	bool is_operation;   /* its value is the text of the answer; what it wrote is of no interest */
+	bool with_data;      /* somebody wants it as data too */
 	size_t output_max;   /* characters of each stream that are shown */
 	size_t value_max;    /* characters of all values together */
 };

@@ -33,28 +33,20 @@
 
 (defvar *initial-features* (copy-list *features*))
 
-(defstruct (global (:type vector))
-  name
-  right-p   ; whether a value is of the right type
-  fallback  ; makes a value to put in the place of a wrong one
-  tried     ; the value that was found to be right last: it need not be tried again
-  lasting)  ; unless it may be right at one time and wrong at another
-
-(defmacro global (variable type fallback &key (lasting t))
-  `(make-global :name ',variable
-                :right-p (lambda (value) (typep value ',type))
-                :fallback (lambda () ,fallback)
-                :tried '#:nothing
-                :lasting ,lasting))
+(defmacro global (variable type fallback)
+  "The name of VARIABLE, whether a value is of TYPE, and what makes a value to put in the place of a wrong one."
+  `(list ',variable
+         (lambda (value) (typep value ',type))
+         (lambda () ,fallback)))
 
 (defparameter *globals*
   (list (global *break-on-signals* (satisfies type-specifier-p) nil) ; first, because mending the others signals
-        (global *package* (satisfies living-package-p) (user-package) :lasting nil)
+        (global *package* (satisfies living-package-p) (user-package))
         (global *readtable* readtable (copy-readtable nil))
         (global *read-base* (integer 2 36) 10)
         (global *read-suppress* null nil)
         (global *read-default-float-format* (member single-float short-float double-float long-float) 'single-float)
-        (global *features* (satisfies feature-list-p) (copy-list *initial-features*) :lasting nil)
+        (global *features* (satisfies feature-list-p) (copy-list *initial-features*))
         (global *print-base* (integer 2 36) 10)
         (global *print-case* (member :upcase :downcase :capitalize) :upcase)
         (global *print-length* print-limit nil)
@@ -64,7 +56,7 @@
         (global *print-miser-width* print-limit nil)
         (global *print-pprint-dispatch* (or null si::pprint-dispatch-table) (copy-pprint-dispatch nil))
         (global *gensym-counter* unsigned-byte 1)
-        (global *macroexpand-hook* (satisfies callable-p) 'funcall :lasting nil)
+        (global *macroexpand-hook* (satisfies callable-p) 'funcall)
         (global mp:*current-process* (satisfies main-process-p) *main-process*)
         (global ext:*interrupts-enabled* (eql t) t) ; or nothing but force could stop an evaluation
         (global *random-state* random-state (make-random-state t))
@@ -80,19 +72,23 @@
                          (and wrong (object-text (first wrong)))
                          (object-text (symbol-value variable)))))))
 
-(defun right-p (global)
-  (let ((variable (global-name global)))
-    (and (boundp variable)
-         (let ((value (symbol-value variable)))
-           (or (and (eq value (global-tried global)) (global-lasting global))
-               (and (funcall (global-right-p global) value)
-                    (progn (setf (global-tried global) value) t)))))))
+(defvar *global-names* (map 'simple-vector #'first *globals*))
+
+(defvar *values-tried* (make-array (length *globals*) :initial-element '#:none)
+  "The values that were found to be right last: they need not be tried again.")
+
+(defun changed-p ()
+  "A package may have been deleted without having been replaced."
+  (or (globals-differ-p *global-names* *values-tried*)
+      (not (package-name *package*))))
 
 (defun mend-globals ()
-  "Called for each form, so what has not changed costs next to nothing."
-  (dolist (global *globals*)
-    (unless (right-p global)
-      (mend (global-name global) (global-fallback global)))))
+  "Called for each form."
+  (when (changed-p)
+    (loop for (variable right-p fallback) in *globals*
+          unless (and (boundp variable) (funcall right-p (symbol-value variable)))
+            do (mend variable fallback))
+    (note-globals *global-names* *values-tried*)))
 
 (defun mend-readtable ()
   "A readtable may be one and still of no use. If it cannot read lists the standard one takes its place; true if so."

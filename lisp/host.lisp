@@ -12,6 +12,8 @@
                "extern void stream_clear(int);"
                "extern cl_object backtrace_frames(long);"
                "extern long limits_heap(void);"
+               "extern bool globals_differ(cl_object, cl_object);"
+               "extern void globals_note(cl_object, cl_object);"
                "extern void evaluation_fail(void);"
                "extern void evaluation_abort(void);"
                "extern void evaluation_exit(int);"
@@ -81,3 +83,10 @@
 (defun heap-limit ()
   "What the session's heap may take, in bytes."
   (ffi:c-inline () () :fixnum "limits_heap()" :one-liner t))
+
+(defun globals-differ-p (symbols values)
+  "True if one of SYMBOLS has another value than when NOTE-GLOBALS was called last. Both are simple vectors."
+  (ffi:c-inline (symbols values) (:object :object) :bool "globals_differ(#0,#1)" :one-liner t))
+
+(defun note-globals (symbols values)
+  (ffi:c-inline (symbols values) (:object :object) :void "globals_note(#0,#1)" :one-liner t))

@@ -78,9 +78,16 @@
           (*depth-left* +depth+))
       (walk-outside form (empty-environment)))))
 
+(defun may-define-p (form)
+  "False for most forms, which then pay nothing more."
+  (and (consp form)
+       (let ((operator (car form)))
+         (or (gethash operator *definers*)
+             (member operator '(progn locally eval-when let let* flet labels macrolet symbol-macrolet))))))
+
 (defun evaluate-form (form)
   "Evaluate FORM and, if there are definitions in it, check them."
-  (let ((definitions (and *lint* (consp form) (definitions-in form))))
+  (let ((definitions (and *lint* (may-define-p form) (definitions-in form))))
     (cond (definitions
            (check-redefinitions definitions)
            (multiple-value-prog1 (eval form)

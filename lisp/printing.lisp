@@ -87,6 +87,14 @@ the user's or at length."
 
 ;;; Values
 
+(defun print-value (value)
+  "Neither circles nor line breaks concern an atom, but looking for them takes time."
+  (if (typep value '(or number symbol character))
+      (let ((*print-circle* nil)
+            (*print-pretty* nil))
+        (prin1 value *values*))
+      (prin1 value *values*)))
+
 (defun print-values (values)
   "Each of VALUES becomes an item. What does not fit is left out."
   (let ((*print-length* 100)
@@ -95,5 +103,5 @@ the user's or at length."
         (*print-pretty* t)
         (*print-readably* nil))
     (dolist (value values)
-      (unless (printing-item +values+ (prin1 value *values*))
+      (unless (printing-item +values+ (print-value value))
         (return)))))

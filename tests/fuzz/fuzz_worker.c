@@ -29,6 +29,7 @@ static void report_on(const struct result *result)
 		&(struct report_form){
 			.session = "session-20260120-143022-A4F2",
 			.is_operation = result->seq % 2,
+			.with_data = result->seq % 3,
 			.output_max = result->seq % 1000,
 			.value_max = 100000,
 		});
