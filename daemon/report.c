@@ -300,6 +300,7 @@ static void put_answer(struct report *report, const struct result *result)
 {
 	struct share share = {SHARE_VALUES, SIZE_MAX};
 
+	text_puts(&report->text, ""); /* a worker may be out of its mind and bring none */
 	for (size_t i = 0; i < result->values.count; i++) {
 		struct shown piece = take(result->values.items[i].data, result->values.items[i].length, &share);
 		text_add(&report->text, piece.data, piece.length);
