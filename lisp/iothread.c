@@ -1,5 +1,9 @@
 /*
- * iothread.c - the poll loop beside Lisp, and how the main thread gets work from it.
+ * iothread.c - the poll loop beside Lisp, and how the two threads take turns at it.
+ *
+ * One of them serves the descriptors at a time (`is_main`). The I/O thread takes them over when a timer finds an
+ * evaluation running, and gives them back when the main thread is idle and asks for them. What has arrived and is no
+ * whole frame yet passes along with them.
  *
  * One lock guards everything that both threads touch. The main thread takes it only between evaluations, so that
  * nothing can tear it away while it holds it. A finished result is sent by the main thread itself if the connection
@@ -18,6 +22,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -38,6 +43,9 @@
 #define TIME_LIMIT_MAX_MS UINT64_C(1000000000000) /* beyond it there is no limit */
 #define REPORTS_MAX 65536                         /* a daemon that asks but does not read gets no further progress */
 
+/* An evaluation that takes longer is watched by the I/O thread; for a shorter one to wake it would cost too much. */
+#define TAKE_OVER_US 1000
+
 enum descriptor { WAKE, LISTENER, PIPE_STDOUT, PIPE_STDERR, CONNECTION, DESCRIPTORS };
 
 static struct {
@@ -48,10 +56,14 @@ static struct {
 	bool park;      /* the main thread wants it to hold still, */
 	bool is_parked; /* and it does */
 	int wake;
+	bool is_main;      /* the main thread serves the descriptors, */
+	bool wanted_back;  /* or waits for the I/O thread to let it */
+	int takeover;      /* a timer: the I/O thread shall look whether the main thread is still free to serve */
+	uint64_t armed_us; /* until when it is set */
 	struct iothread_identity identity;
 	struct outbox outbox;
 
-	/* What has arrived and is no whole frame yet; the I/O thread's alone. */
+	/* What has arrived and is no whole frame yet; of whoever serves. */
 	uint8_t *input;
 	size_t input_length;
 	size_t input_capacity;
@@ -452,28 +464,26 @@ static void rest_while_parked(void)
 	pthread_mutex_unlock(&io.lock);
 }
 
-static void serve_once(void)
+/* Waits for whatever comes, and handles it. Both threads do that, but only one at a time, see `is_main`. */
+static void serve_once(int wake, int timeout_ms)
 {
 	struct pollfd polled[DESCRIPTORS] = {
-		[WAKE] = {.fd = io.wake, .events = POLLIN},
+		[WAKE] = {.fd = wake, .events = POLLIN},
 		[LISTENER] = {.fd = io.identity.listener, .events = POLLIN},
 		[PIPE_STDOUT] = {.fd = output_pipe(OUTPUT_STDOUT), .events = POLLIN},
 		[PIPE_STDERR] = {.fd = output_pipe(OUTPUT_STDERR), .events = POLLIN},
 		[CONNECTION] = {.fd = io.outbox.connection, .events = POLLIN},
 	};
 	uint64_t count;
-	const char *text;
 
 	pthread_mutex_lock(&io.lock);
 	if (outbox_is_pending(&io.outbox))
 		polled[CONNECTION].events |= POLLOUT;
 	pthread_mutex_unlock(&io.lock);
-	if (poll(polled, DESCRIPTORS, watch_evaluation()) < 0)
+	if (poll(polled, DESCRIPTORS, timeout_ms) < 0)
 		return;
-	if (polled[WAKE].revents && read(io.wake, &count, sizeof(count)) < 0)
+	if (polled[WAKE].revents && read(wake, &count, sizeof(count)) < 0)
 		return;
-	if ((text = atomic_load(&fatal_text)))
-		report_and_die(text);
 	if (polled[PIPE_STDOUT].revents || polled[PIPE_STDERR].revents) {
 		output_lock();
 		output_drain();
@@ -489,12 +499,50 @@ static void serve_once(void)
 	send_pending();
 }
 
+/* Sleeps while the main thread serves. */
+static void stand_by(void)
+{
+	struct pollfd polled[2] = {{.fd = io.wake, .events = POLLIN}, {.fd = io.takeover, .events = POLLIN}};
+	uint64_t count;
+
+	if (poll(polled, 2, -1) < 0)
+		return;
+	for (int i = 0; i < 2; i++)
+		if (polled[i].revents && read(polled[i].fd, &count, sizeof(count)) < 0)
+			return;
+	pthread_mutex_lock(&io.lock);
+	if (io.is_main && io.running && io.taken && clock_microseconds() >= io.armed_us)
+		io.is_main = false;
+	pthread_mutex_unlock(&io.lock);
+}
+
+/* Gives the descriptors back to a main thread that is idle again. */
+static bool is_main_serving(void)
+{
+	pthread_mutex_lock(&io.lock);
+	if (io.wanted_back) {
+		io.is_main = true;
+		io.wanted_back = false;
+		pthread_cond_signal(&io.work);
+	}
+	bool is_main = io.is_main;
+	pthread_mutex_unlock(&io.lock);
+	return is_main;
+}
+
 static void *serve(void *unused)
 {
+	const char *text;
+
 	(void)unused;
 	for (;;) {
 		rest_while_parked();
-		serve_once();
+		if (is_main_serving())
+			stand_by();
+		else
+			serve_once(io.wake, watch_evaluation());
+		if ((text = atomic_load(&fatal_text)))
+			report_and_die(text);
 	}
 	return NULL;
 }
@@ -567,9 +615,13 @@ int iothread_start(const struct iothread_identity *identity)
 		io.last_accepted = io.last_begun = io.last_finished = identity->last_seq;
 	make_locks();
 	io.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (io.wake < 0)
+	io.takeover = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (io.wake < 0 || io.takeover < 0)
 		return -errno;
 	io.wake = descriptors_raise(io.wake);
+	io.takeover = descriptors_raise(io.takeover);
+	io.is_main = io.wanted_back = false;
+	io.armed_us = 0;
 	io.outbox.connection = -1;
 	outbox_connect(&io.outbox, -1);
 	if (identity->connection >= 0)
@@ -620,7 +672,8 @@ void iothread_note_copy(const char *why_not)
 
 bool iothread_owns(int fd)
 {
-	return io.is_started && (fd == io.wake || fd == io.identity.listener || fd == io.outbox.connection);
+	return io.is_started &&
+		(fd == io.wake || fd == io.takeover || fd == io.identity.listener || fd == io.outbox.connection);
 }
 
 void iothread_abandon(void)
@@ -629,24 +682,70 @@ void iothread_abandon(void)
 		return;
 	io.is_started = io.park = io.is_parked = false;
 	close(io.wake);
+	close(io.takeover);
 	if (io.identity.listener >= 0)
 		close(io.identity.listener);
 	outbox_connect(&io.outbox, -1);
 }
 
-const struct request *iothread_next(uint64_t until_us)
+/* The I/O thread looks after the evaluation in half this time at the earliest: the timer is set once for many. */
+static void arm_takeover(void)
+{
+	struct itimerspec after = {.it_value = {.tv_nsec = TAKE_OVER_US * 1000}};
+	uint64_t now = clock_microseconds();
+
+	if (now + TAKE_OVER_US / 2 < io.armed_us)
+		return;
+	io.armed_us = now + TAKE_OVER_US;
+	timerfd_settime(io.takeover, 0, &after, NULL);
+}
+
+/* With the lock held. False if it is too late. */
+static bool take_back_descriptors(uint64_t until_us)
 {
 	struct timespec until = {.tv_sec = (time_t)(until_us / 1000000), .tv_nsec = (long)(until_us % 1000000) * 1000};
-	const struct request *request = NULL;
 	int status = 0;
 
-	pthread_mutex_lock(&io.lock);
-	while ((!io.running || io.taken) && status == 0)
+	io.wanted_back = true;
+	wake_up();
+	while (!io.is_main && !(io.running && !io.taken) && status == 0)
 		status = until_us ? pthread_cond_timedwait(&io.work, &io.lock, &until)
 				  : pthread_cond_wait(&io.work, &io.lock);
+	io.wanted_back = false; /* there may be something to evaluate first */
+	return status == 0;
+}
+
+/* -1: for ever */
+static int milliseconds_until(uint64_t until_us)
+{
+	uint64_t now = clock_microseconds();
+
+	if (!until_us)
+		return -1;
+	return until_us <= now ? 0 : (int)((until_us - now + 999) / 1000);
+}
+
+const struct request *iothread_next(uint64_t until_us)
+{
+	const struct request *request = NULL;
+	bool in_time = true;
+
+	pthread_mutex_lock(&io.lock);
+	while (!(io.running && !io.taken) && in_time) {
+		if (io.is_main) {
+			pthread_mutex_unlock(&io.lock);
+			serve_once(-1, milliseconds_until(until_us));
+			pthread_mutex_lock(&io.lock);
+			in_time = !until_us || clock_microseconds() < until_us;
+		} else {
+			in_time = take_back_descriptors(until_us);
+		}
+	}
 	if (io.running && !io.taken) {
 		io.taken = true;
 		request = io.running;
+		if (io.is_main)
+			arm_takeover();
 	}
 	pthread_mutex_unlock(&io.lock);
 	return request;
@@ -679,8 +778,10 @@ void iothread_release(void)
 	lineage_note_answered(io.identity.lineage, io.last_finished);
 	outbox_release(&io.outbox);
 	begin_next();
-	/* A broken connection is the I/O thread's business: it will see it. */
+	/* A broken connection is the business of whoever serves: it will be seen. */
 	bool watched = outbox_send(&io.outbox) < 0 || outbox_is_pending(&io.outbox) || io.running;
+
+	watched = watched && !io.is_main;
 	pthread_mutex_unlock(&io.lock);
 	if (watched)
 		wake_up();

@@ -1,10 +1,11 @@
 /*
  * iothread.h - the one thread of a worker that never runs Lisp.
  *
- * It owns the sockets, the pipes behind descriptors 1 and 2, the deadline of the running evaluation and the results
- * that the daemon has not stored yet. So a worker in an endless loop still says hello, is still drained, and still
- * honours its time limit with no daemon alive. The collector does not know the thread, and all signals are blocked in
- * it.
+ * While an evaluation runs it serves the sockets, the pipes behind descriptors 1 and 2, and the deadline. So a worker
+ * in an endless loop still says hello, is still drained, and still honours its time limit with no daemon alive. The
+ * collector does not know the thread, and all signals are blocked in it. Between evaluations the main thread serves the
+ * descriptors itself, and the I/O thread sleeps, also through evaluations of less than a millisecond: to hand each from
+ * one thread to the other would be felt.
  *
  * The other functions are for the main thread.
  */
