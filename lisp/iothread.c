@@ -18,15 +18,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "descriptors.h"
+#include "inbox.h"
 #include "interrupt.h"
 #include "listener.h"
 #include "log.h"
@@ -36,7 +34,6 @@
 
 #define QUEUE_MAX 64
 #define STACK_SIZE (256 * 1024)
-#define READ_SIZE 65536
 #define PUSH_INTERVAL_US 1000 /* how often a cancel is repeated until the evaluation is over */
 #define FATAL_WAIT_MS 1000    /* how long a last report may take */
 #define EXIT_FATAL 70
@@ -64,13 +61,9 @@ static struct {
 	struct outbox outbox;
 
 	/* What has arrived and is no whole frame yet; of whoever serves. */
-	uint8_t *input;
-	size_t input_length;
-	size_t input_capacity;
+	struct inbox inbox;
 
-	struct request *queue_first;
-	struct request *queue_last;
-	size_t queue_length;
+	struct request_queue queue;
 	uint64_t last_accepted;
 	uint64_t last_begun;
 	uint64_t last_finished;
@@ -112,14 +105,11 @@ static void stop_running(enum iothread_stop reason)
 /* Hands the next request to the main thread if that is idle and its result can be kept. */
 static void begin_next(void)
 {
-	struct request *request = io.queue_first;
+	struct request *request = io.queue.first;
 
 	if (io.running || !request || outbox_is_full(&io.outbox))
 		return;
-	io.queue_first = request->next;
-	if (!io.queue_first)
-		io.queue_last = NULL;
-	io.queue_length--;
+	request_queue_take(&io.queue);
 	io.running = request;
 	io.taken = false;
 	io.last_begun = request->seq;
@@ -207,17 +197,12 @@ static bool handle_evaluate(const struct frame *frame)
 		request_free(request);
 		return true;
 	}
-	if (io.queue_length >= QUEUE_MAX) {
+	if (io.queue.length >= QUEUE_MAX) {
 		request_free(request);
 		return false;
 	}
 	io.last_accepted = request->seq;
-	if (io.queue_last)
-		io.queue_last->next = request;
-	else
-		io.queue_first = request;
-	io.queue_last = request;
-	io.queue_length++;
+	request_queue_add(&io.queue, request);
 	begin_next();
 	return true;
 }
@@ -226,7 +211,7 @@ static void handle_cancel(uint64_t seq)
 {
 	if (io.running && io.running->seq == seq)
 		stop_running(IOTHREAD_STOP_CANCEL);
-	for (struct request *waiting = io.queue_first; waiting; waiting = waiting->next)
+	for (struct request *waiting = io.queue.first; waiting; waiting = waiting->next)
 		if (waiting->seq == seq)
 			waiting->cancelled = true;
 }
@@ -297,63 +282,12 @@ static bool handle_frame(const struct frame *frame)
 
 /* ---- the connection */
 
-static void reserve_input(size_t size)
-{
-	if (size <= io.input_capacity)
-		return;
-	io.input = realloc(io.input, size);
-	if (!io.input)
-		abort();
-	io.input_capacity = size;
-}
-
 static void drop_connection(void)
 {
 	pthread_mutex_lock(&io.lock);
 	outbox_connect(&io.outbox, -1);
 	pthread_mutex_unlock(&io.lock);
-	io.input_length = 0;
-}
-
-/* Handles all whole frames. False if the connection should be closed. */
-static bool handle_input(void)
-{
-	size_t done = 0, size = 0;
-	enum frame_status status;
-	struct frame frame;
-
-	while ((status = frame_open(io.input + done, io.input_length - done, &frame, &size)) == FRAME_READY) {
-		if (!handle_frame(&frame))
-			return false;
-		done += size;
-	}
-	if (status == FRAME_BROKEN)
-		return false;
-	io.input_length -= done;
-	memmove(io.input, io.input + done, io.input_length);
-	if (io.input_length == 0 && io.input_capacity > 4 * READ_SIZE) {
-		free(io.input);
-		io.input = NULL;
-		io.input_capacity = 0;
-	}
-	reserve_input(size > io.input_length + READ_SIZE ? size : io.input_length + READ_SIZE);
-	return true;
-}
-
-static void read_connection(void)
-{
-	reserve_input(io.input_length + READ_SIZE);
-	ssize_t length = recv(
-		io.outbox.connection, io.input + io.input_length, io.input_capacity - io.input_length, MSG_DONTWAIT);
-	if (length < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (length <= 0) {
-		drop_connection();
-		return;
-	}
-	io.input_length += (size_t)length;
-	if (!handle_input())
-		drop_connection();
+	inbox_clear(&io.inbox);
 }
 
 static void welcome(int connection)
@@ -362,7 +296,7 @@ static void welcome(int connection)
 	outbox_connect(&io.outbox, descriptors_raise(connection));
 	say_hello();
 	pthread_mutex_unlock(&io.lock);
-	io.input_length = 0;
+	inbox_clear(&io.inbox);
 }
 
 static void send_pending(void)
@@ -490,7 +424,8 @@ static void serve_once(int wake, int timeout_ms)
 		output_unlock();
 	}
 	if (polled[CONNECTION].revents & (POLLIN | POLLHUP | POLLERR))
-		read_connection();
+		if (!inbox_read(&io.inbox, io.outbox.connection, handle_frame))
+			drop_connection();
 	if (polled[LISTENER].revents) {
 		int connection = listener_accept(io.identity.listener);
 		if (connection >= 0)
@@ -553,13 +488,9 @@ static void drop_requests(void)
 {
 	if (io.running)
 		request_free(io.running);
-	while (io.queue_first) {
-		struct request *request = io.queue_first;
-		io.queue_first = request->next;
-		request_free(request);
-	}
-	io.running = io.queue_last = NULL;
-	io.queue_length = 0;
+	io.running = NULL;
+	while (io.queue.first)
+		request_free(request_queue_take(&io.queue));
 }
 
 void iothread_inherit(void)
@@ -567,7 +498,7 @@ void iothread_inherit(void)
 	const struct lineage *lineage = io.identity.lineage;
 
 	drop_requests();
-	io.input_length = 0;
+	inbox_clear(&io.inbox);
 	io.is_heir = true;
 	io.restored = io.last_finished;
 	io.protected = io.inherited = io.last_accepted = io.last_begun = lineage_begun(lineage);

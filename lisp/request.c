@@ -72,3 +72,24 @@ void request_free(struct request *request)
 	free(request->bytes);
 	free(request);
 }
+
+void request_queue_add(struct request_queue *queue, struct request *request)
+{
+	if (queue->last)
+		queue->last->next = request;
+	else
+		queue->first = request;
+	queue->last = request;
+	queue->length++;
+}
+
+struct request *request_queue_take(struct request_queue *queue)
+{
+	struct request *request = queue->first;
+
+	queue->first = request->next;
+	if (!queue->first)
+		queue->last = NULL;
+	queue->length--;
+	return request;
+}

@@ -33,4 +33,15 @@ struct request {
 struct request *request_read(const struct frame *frame) __attribute__((warn_unused_result));
 void request_free(struct request *request);
 
+/* In the order in which they came. */
+struct request_queue {
+	struct request *first;
+	struct request *last;
+	size_t length;
+};
+
+void request_queue_add(struct request_queue *queue, struct request *request);
+/* The first one; there must be one. */
+struct request *request_queue_take(struct request_queue *queue);
+
 #endif
