@@ -188,13 +188,12 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 		json_object_put(content);
 		evaluation->request = NULL;
 		request->conversation->answers_stored = true;
+		request_answer(request, &answer);
 		store_add_answer(
 			store, evaluation->nonce, evaluation->line, evaluation->item, answer.data, answer.length);
 	}
 	keep_output(session, result, &report);
 	record(evaluation, session, result, &report.text);
-	if (request)
-		request_answer(request, &answer);
 	text_free(&answer);
 	report_free(&report);
 }

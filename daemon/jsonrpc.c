@@ -339,6 +339,16 @@ void rpc_put_result(struct text *text, const char *id, struct json_object *resul
 	text_puts(text, "}");
 }
 
+/* Words for people quote what came from outside, and may have been cut in the middle of a character. */
+static void add_words(struct text *text, const char *words)
+{
+	size_t length;
+	char *valid = utf8_repair(words, strlen(words), &length);
+
+	add_string(text, valid);
+	free(valid);
+}
+
 void rpc_put_error(struct text *text, const char *id, enum rpc_unknown_id unknown, int code, const char *message,
 	struct json_object *data)
 {
@@ -349,8 +359,11 @@ void rpc_put_error(struct text *text, const char *id, enum rpc_unknown_id unknow
 		text_puts(text, ",");
 	}
 	text_printf(text, "\"error\":{\"code\":%d,\"message\":", code);
-	add_string(text, message ? message : rpc_code_message(code));
-	if (data) {
+	add_words(text, message ? message : rpc_code_message(code));
+	if (json_object_is_type(data, json_type_string)) {
+		text_puts(text, ",\"data\":");
+		add_words(text, json_object_get_string(data));
+	} else if (data) {
 		text_puts(text, ",\"data\":");
 		add_json(text, data);
 	}

@@ -4,7 +4,7 @@
  * Nothing in a process that ran user code can be trusted to be as it was: threads, methods, readtables, streams. So the
  * process ends with all its copies and a new one takes its place, which loads the systems that the old one had. The old
  * one is asked for them first, in its turn; the new one loads them before anything else. Both are evaluations to the
- * rest of the daemon, so that cancelling, and a daemon that dies on the way, need no care of their own.
+ * rest of the daemon. A client may cancel the first; the second goes on without it, or the systems would be lost.
  */
 #include "session.h"
 
@@ -45,7 +45,9 @@ static void end_process(struct session *session)
 {
 	session->state = SESSION_RESETTING;
 	session->revivals = 0;
-	session->ended_pid = session->pid;
+	session->ended_pid = session->reaped ? 0 : session->pid; /* it may have died by itself */
+	session->reaped = false;
+	replace_text(&session->obituary, NULL);
 	worker_quit(session->worker);
 }
 
@@ -62,6 +64,11 @@ static void wait_again(struct session *session, struct evaluation *evaluation)
 {
 	evaluation->seq = 0;
 	TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
+}
+
+bool session_reset_goes_on_alone(const struct evaluation *evaluation)
+{
+	return is_operation(evaluation, OPERATION_RELOAD_SYSTEMS);
 }
 
 bool session_reset_survives(struct session *session, struct evaluation *evaluation, bool has_heir)

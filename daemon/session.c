@@ -118,6 +118,14 @@ static void set_limits(const struct session *session, struct work *work)
 			limit_milliseconds(limit_get(&session->limits, loads ? LIMIT_LOAD_TIMEOUT : LIMIT_TIMEOUT));
 }
 
+static void put_origin(struct frame_builder *origin, const struct session *session, const struct evaluation *evaluation)
+{
+	const char *default_session = evaluation->request->conversation->session;
+	bool is_default = default_session && strcmp(default_session, session->id) == 0;
+
+	origin_encode(origin, evaluation->request, evaluation->started_at, is_default, &evaluation->work);
+}
+
 static void send_first(struct session *session)
 {
 	struct evaluation *evaluation = TAILQ_FIRST(&session->evaluations);
@@ -125,23 +133,25 @@ static void send_first(struct session *session)
 
 	evaluation->seq = ++session->last_seq;
 	evaluation->started_at = store_universal_time();
-	const char *default_session = evaluation->request->conversation->session;
-	bool is_default = default_session && strcmp(default_session, session->id) == 0;
 	set_limits(session, &evaluation->work);
-	origin_encode(&origin, evaluation->request, evaluation->started_at, is_default, &evaluation->work);
+	if (evaluation->request)
+		put_origin(&origin, session, evaluation);
 	worker_evaluate(session->worker, session->incarnation, evaluation->seq, &origin, &evaluation->work);
 	frame_builder_free(&origin);
 	session->state = SESSION_RUNNING;
 	start_tick(session, evaluation);
 }
 
-/* The first evaluation whose client reads its answers; one that does not must not hold up the others. */
+/*
+ * The first evaluation whose client reads its answers; one that does not must not hold up the others. The second half
+ * of a reset comes before all.
+ */
 static struct evaluation *first_wanted(struct session *session)
 {
 	struct evaluation *evaluation;
 
 	TAILQ_FOREACH(evaluation, &session->evaluations, next)
-	if (!conversation_congested(evaluation->request->conversation))
+	if (session_reset_goes_on_alone(evaluation) || !conversation_congested(evaluation->request->conversation))
 		return evaluation;
 	return NULL;
 }
@@ -205,8 +215,11 @@ void session_cancel(struct session *session, struct request *request)
 	if (!evaluation)
 		return;
 	evaluation_withdraw(evaluation, session->server->store);
-	if (evaluation->seq > 0) { /* it has been sent */
-		worker_cancel(session->worker, evaluation->seq);
+	if (session_reset_goes_on_alone(evaluation))
+		return;
+	if (evaluation->seq > 0) { /* it has been sent, to a process that may be dying */
+		if (session->worker)
+			worker_cancel(session->worker, evaluation->seq);
 		event_del(session->tick);
 		return;
 	}

@@ -154,6 +154,8 @@ void session_lose_patience(struct session *session);
 bool session_reset_goes_on(struct session *session, struct evaluation *evaluation, struct result *result);
 /* which goes on when the process is gone. */
 void session_await_end(struct session *session);
+/* The client has cancelled: true if the reset has begun and is finished for nobody. */
+bool session_reset_goes_on_alone(const struct evaluation *evaluation);
 /* The process died meanwhile: true if the evaluation belongs to a reset that this does not hinder, and waits again. */
 bool session_reset_survives(struct session *session, struct evaluation *evaluation, bool has_heir);
 

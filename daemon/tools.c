@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "embedded.h"
+#include "utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -206,11 +207,14 @@ void tools_fail(struct request *request, const char *type, const char *format, .
 	struct report report = {.is_error = true};
 	char message[1024];
 	va_list arguments;
+	size_t length;
 
 	va_start(arguments, format);
 	vsnprintf(message, sizeof(message), format, arguments);
 	va_end(arguments);
-	text_printf(&report.text, "[ERROR] %s\n%s", type, message);
+	char *valid = utf8_repair(message, strlen(message), &length); /* what it quotes may have been cut */
+	text_printf(&report.text, "[ERROR] %s\n%s", type, valid);
+	free(valid);
 	request_result(request, tools_result(request, &report));
 	report_free(&report);
 }

@@ -11,6 +11,8 @@
 #include <errno.h>
 
 #define TEXT_MAX 4096
+/* More results than any worker keeps. */
+#define KEPT_MAX 65536
 
 struct worker {
 	struct peer *peer;
@@ -55,7 +57,7 @@ static bool take_hello_field(
 	case WORK_RUNNING:
 		return field_number(field, &hello->running_seq);
 	case WORK_KEPT:
-		return field_number(field, &hello->kept);
+		return field_number(field, &hello->kept) && hello->kept <= KEPT_MAX;
 	case WORK_ORIGIN:
 		hello->origin = field->data;
 		hello->origin_length = field->length;

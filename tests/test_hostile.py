@@ -102,3 +102,17 @@ def test_a_shutdown_while_lisp_boots_leaves_no_process(own_runtime):
     own_runtime.control("shutdown")
     client.finish()
     wait_until(lambda: not own_runtime.processes(), "all have left", 10)
+
+
+LONG_NAMES = ["a" + "\u00e9" * 150, "\U0001f600" * 80, "ab" + "\u4e2d" * 100]
+
+
+@pytest.mark.parametrize("name", LONG_NAMES)
+def test_what_is_quoted_is_cut_without_leaving_half_a_character(client, name):
+    """The Client checks that each line is valid UTF-8."""
+    client.open("2024-11-05")
+    assert client.error(name)["code"] == -32601
+    assert client.call(name)["error"]["code"] == -32602
+    assert client.call("evaluate-lisp", {"code": "1", name: 1})["error"]["code"] == -32602
+    for session in (name, "session-" + name):
+        assert client.call("evaluate-lisp", {"code": "1", "session": session})["result"]["isError"]

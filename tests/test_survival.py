@@ -231,3 +231,23 @@ def test_two_sessions_do_not_feel_each_others_death(own_runtime):
     os.kill(pid, signal.SIGKILL)
     assert one.evaluate("*n*").text.endswith("=> 1")
     assert other.evaluation(request).text == "=> 2"
+
+
+def test_a_cancel_while_the_process_dies_costs_nothing(own_runtime):
+    client = own_runtime.client().open()
+    client.evaluate("(defvar *n* 1)")
+    daemon = own_runtime.daemon_pid()
+    zygote = own_runtime.ready()["zygote"]["pid"]
+    for turn in range(15):
+        pid = protect(client)
+        request = begin(client, "(loop)")
+        if turn % 3 == 0:
+            os.kill(zygote, signal.SIGSTOP)  # so that nobody can tell of the death
+        os.kill(pid, signal.SIGKILL)
+        if turn % 3 == 0:
+            wait_until(lambda: client.result("cl-mcpd/status")["sessions"][0]["state"] == "dying", "the death is noticed")
+        client.cancel(request)
+        client.result("ping")
+        os.kill(zygote, signal.SIGCONT)
+        assert client.evaluate("*n*").text.endswith("=> 1")
+    assert own_runtime.daemon_pid() == daemon

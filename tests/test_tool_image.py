@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 
 import pytest
 
@@ -121,3 +122,16 @@ def test_a_cancelled_reset_is_not_answered_and_the_session_lives(lisp):
     lisp.cancel(reset)
     assert lisp.evaluation(running).text == "=> NIL"
     assert lisp.evaluate("*n*").text == "=> 1"
+
+
+def test_a_reset_that_is_cancelled_half_way_is_finished_and_the_systems_remain(lisp):
+    lisp.tool("load-system", system="alexandria")
+    for delay in (0.0005, 0.002, 0.004, 0.01, 0.05, 0.15):
+        lisp.evaluate("(defun foo () 1)")
+        reset = lisp.start("tools/call", {"name": "reset-session", "arguments": {}})
+        time.sleep(delay)  # not to wait for anything: to cancel at any moment
+        if not lisp.answered(reset):
+            lisp.notify("notifications/cancelled", {"requestId": reset})
+        both = lisp.evaluate("(list (fboundp 'foo) (not (null (find-package :alexandria))))").text
+        assert both in ("=> (NIL T)", "=> (FOO T)")
+        assert lisp.tool("list-definitions", type="systems").text == "[Loaded Systems]\n- ALEXANDRIA"
