@@ -26,9 +26,9 @@
   (and (symbolp name) (eq (macro-function name) function)))
 
 (defun lambda-name (function)
-  "The name that is shown for a function without one."
-  (let ((lambda-list (ignore-errors (ext:function-lambda-list function))))
-    (list 'lambda lambda-list)))
+  "What is shown for a function without a name. Of compiled ones not even the lambda list is known."
+  (multiple-value-bind (lambda-list known) (ignore-errors (ext:function-lambda-list function))
+    (if known (list 'lambda lambda-list) 'lambda)))
 
 (defun function-name (function)
   "What is shown for FUNCTION, which is a function or a name."
@@ -93,6 +93,28 @@ known from nowhere else if compiled NATIVES have done it, or if the CALL that wa
   "True if CALL signals a condition by itself: where that came from is another matter then."
   (member (first call) '(error cerror signal warn invoke-debugger)))
 
+(defun explains-p (call condition)
+  "True if CALL, of a builtin, was given what CONDITION complains of: a function that the condition names is then only a
+part of how the called one does its work."
+  (and (typep condition 'type-error)
+       (known-p call)
+       (symbolp (first call))
+       (own-package-p (symbol-package (first call)))
+       (member (type-error-datum condition) (rest call))
+       t))
+
+(defun passed-function (call)
+  "The name of the one builtin that CALL was given to call; NIL if there is no such."
+  (let ((functions (and (known-p call) (remove-if-not #'functionp (rest call)))))
+    (when (and functions (null (rest functions)))
+      (let ((name (si::compiled-function-name (first functions))))
+        (and (symbolp name) name)))))
+
+(defun called-by-users (function call)
+  "FUNCTION has failed inside of CALL. It, or the function that CALL was given, of which it is a part."
+  (let ((passed (and call (passed-function call))))
+    (if (and passed (not (eq passed (first call)))) passed function)))
+
 (defun innermost-calls (condition natives call)
   "The calls inside of the innermost function. The one that failed may be among them."
   (let* ((calls (calls-for natives (call-made call condition)))
@@ -100,7 +122,8 @@ known from nowhere else if compiled NATIVES have done it, or if the CALL that wa
          (among (and failing calls (equal failing (first (first calls))))))
     (cond ((or (null failing) (and among (known-p (first calls)))) calls)
           (among (cons (failing-call condition failing) (rest calls)))
-          (t (cons (failing-call condition failing) calls)))))
+          ((and calls (explains-p (first calls) condition)) calls)
+          (t (cons (failing-call condition (called-by-users failing (first calls))) calls)))))
 
 (defun all-calls (condition frames)
   "The calls that were in progress, innermost first, those of the implementation included."

@@ -44,8 +44,9 @@
       (plain object))))
 
 (defun careful-text (object)
-  (or (printing-bounded (stream +value-length+) (prin1 object stream))
-      (object-text object)))
+  (let ((*print-circle* t))
+    (or (printing-bounded (stream +value-length+) (prin1 object stream))
+        (object-text object))))
 
 (defun control-character-p (character)
   (or (char< character #\Space) (char= character #\Rubout)))

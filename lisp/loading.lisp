@@ -213,17 +213,30 @@
       (progn (ignore-errors (require name))
              (provided-p name))))
 
+(defun split-line (line)
+  "The two parts of LINE around a tab; the second is NIL if there is none."
+  (let ((tab (position #\Tab line)))
+    (if tab
+        (values (subseq line 0 tab) (subseq line (1+ tab)))
+        (values line nil))))
+
+(defun make-known (file)
+  (when (and file (probe-file file))
+    (asdf/find-system:load-asd file)))
+
 (defun reload (name)
   (handler-case (load-noting name)
     (asdf:missing-component (missing)
       (unless (load-module name)
         (error missing)))))
 
-(defun reload-failure (name)
-  "Load system or module NAME. What went wrong, or NIL."
-  (handler-case (progn (reload name) nil)
-    (serious-condition (condition)
-      (format nil "~A: ~A" name (one-line (or (ignore-errors (failure-cause condition)) (safe-message condition)))))))
+(defun reload-failure (line)
+  "Load the system or module that LINE names. What went wrong, or NIL."
+  (multiple-value-bind (name file) (split-line line)
+    (handler-case (progn (make-known file) (reload name) nil)
+      (serious-condition (condition)
+        (format nil "~A: ~A" name
+                (one-line (or (ignore-errors (failure-cause condition)) (safe-message condition))))))))
 
 (defun reload-systems (text)
   "The operation: load all that are named by the lines of TEXT. Answers those that cannot be loaded any more."

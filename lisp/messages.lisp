@@ -210,13 +210,18 @@
 ;;; All the others
 
 (defun slots-message (condition)
-  "For a condition that has no report of its own."
-  (let ((slots (loop for slot in (clos:class-slots (class-of condition))
+  "For a condition that has no report of its own, or one that FORMAT cannot print."
+  (let ((control (format-control condition))
+        (slots (loop for slot in (clos:class-slots (class-of condition))
                      for name = (clos:slot-definition-name slot)
                      when (and (not (member name '(si:report-function si::format-control si::format-arguments)))
                                (slot-boundp condition name))
                        collect (format nil "~A = ~A" name (object-text (slot-value condition name))))))
-    (format nil "~S was signalled~@[ with ~{~A~^, ~}~]." (public-type condition) slots)))
+    (format nil "~S was signalled~@[ with ~{~A~^, ~}~].~@[~A~]" (public-type condition) slots
+            (and control
+                 (not (blank-p control))
+                 (format nil "~%Its text ~A cannot be put together with the arguments ~A."
+                         (object-text control) (list-text (ignore-errors (format-arguments condition))))))))
 
 (defun unreadable-p (text condition)
   "True if TEXT is CONDITION itself as an unreadable object, which says nothing."

@@ -122,6 +122,14 @@ ever. Waiting can be stopped."
 (defun lock-runtime (lock)
   (ext:package-lock (find-package "CL-MCP-RUNTIME") lock))
 
+(defun edit (&optional x)
+  "In place of ED, which would start a program that waits for somebody at a terminal."
+  (error "There is no editor here~@[ for ~S~]: define it again with EVALUATE-LISP." x))
+
+(defun replace-editor ()
+  (let ((si:*ignore-package-locks* t))
+    (si:fset 'ed #'edit)))
+
 (defun prepare ()
   "Called by the host, once, before it forks any session."
   (setf *main-process* mp:*current-process*
@@ -133,6 +141,9 @@ ever. Waiting can be stopped."
   (protect-threads)
   (protect-run-program)
   (replace-gc)
+  (replace-editor)
+  (setf *compile-verbose* nil
+        *load-verbose* nil)
   (install-session-streams)
   (setf ext:*invoke-debugger-hook* #'on-unhandled)
   (prepare-asdf)

@@ -8,6 +8,9 @@
 (defvar *system-packages* '()
   "Those that were made while a system was loaded.")
 
+(defvar *baseline-registry* '()
+  "ASDF's central registry when a session begins.")
+
 (defvar *baseline-systems* '()
   "The systems and modules that every session begins with.")
 
@@ -68,14 +71,35 @@
   "The names of those that were loaded since the session began."
   (remove-if (lambda (name) (member name *baseline-systems* :test #'string-equal)) (all-loaded)))
 
+(defun findable-p (name file)
+  "True if a new session would find the definition of system NAME in FILE by itself."
+  (let* ((asdf:*central-registry* *baseline-registry*)
+         (found (some (lambda (search) (funcall search name)) asdf:*system-definition-search-functions*)))
+    (and (pathnamep found)
+         (equal (truename found) (truename file)))))
+
+(defun made-known (name)
+  "The file that defines system NAME, if the session itself made it known where that is."
+  (ignore-errors
+    (let* ((system (asdf:find-system name nil))
+           (file (and system (asdf:system-source-file system))))
+      (and file
+           (not (findable-p (asdf:primary-system-name system) file))
+           (namestring file)))))
+
 (defun list-loaded-systems (code)
-  "The operation: their names, one on each line, in the order in which they were loaded."
+  "The operation: their names, one on each line, in the order in which they were loaded. Behind a tab stands what a new
+session has to be told."
   (declare (ignore code))
-  (format nil "~{~A~^~%~}" (loaded-systems)))
+  (format nil "~{~A~^~%~}"
+          (loop for name in (loaded-systems)
+                for file = (made-known name)
+                collect (if file (format nil "~A~C~A" name #\Tab file) name))))
 
 (defun note-baseline ()
   "What is there now is not the user's, nor what the user loaded."
-  (setf *baseline-packages* (list-all-packages)
+  (setf *baseline-registry* asdf:*central-registry*
+        *baseline-packages* (list-all-packages)
         *baseline-systems* (all-loaded)))
 
 ;;; Where systems are found: in the session's directory, where ASDF looks by default, and in places that it knows by an

@@ -245,3 +245,15 @@ def test_an_error_with_its_backtrace_costs_at_most_four_successes(worker):
             worker.evaluate(code)
             best[code] = min(least, time.perf_counter() - start)
     assert max(best.values()) <= 4 * best["(+ 1 2)"], best
+
+
+@pytest.mark.parametrize("code, frames", [
+    ("(loop for i from 'a to 3 do (print i))", ["(> A 3)"]),
+    ("(funcall (compile nil '(lambda (x) (declare (fixnum x)) (1+ x))) \"a\")", ['(LAMBDA "a")']),
+])
+def test_a_call_that_was_given_the_wrong_thing_needs_no_other_to_explain_it(worker, code, frames):
+    assert worker.evaluate(code).frame == frames
+
+
+def test_a_builtin_that_another_calls_is_named_as_the_user_named_it(worker):
+    assert worker.evaluate("(map 'list #'char-upcase (list 1))").frame[0] == "(CHAR-UPCASE 1)"

@@ -239,3 +239,12 @@ def test_text_that_is_no_utf8_is_refused(worker):
     worker.seq += 1
     result = worker.result()
     assert result.outcome_name == "ERROR" and "UTF-8" in result.error_message
+
+
+def test_compiling_prints_nothing_of_the_compiler_s(worker):
+    result = worker.evaluate("(defun f (x) (* 2 x)) (compile 'f) (f 4)")
+    assert (result.value, result.stdout, result.stderr) == (["8"], None, None)
+
+
+def test_an_editor_is_not_started(worker):
+    assert worker.evaluate("(ed 'f)").error_message == "There is no editor here for F: define it again with EVALUATE-LISP."

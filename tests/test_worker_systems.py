@@ -79,7 +79,7 @@ def version(path):
 
 
 def loaded(worker):
-    return worker.value("", operation="loaded-systems").split()
+    return [line.partition("\t")[0] for line in worker.value("", operation="loaded-systems").split("\n") if line]
 
 
 # ---- what is loaded
@@ -187,7 +187,7 @@ def test_the_prompt_does_not_notice(worker, place):
     define(place, "mine", "(in-package :keyword) (print 1)")
     worker.evaluate("(defpackage :here (:use :cl)) (in-package :here) (+ 1 2)")
     assert load(worker, "mine").package == "HERE"
-    assert worker.value("(list * + (package-name *package*) *load-verbose*)") == '(3 (+ 1 2) "HERE" T)'
+    assert worker.value("(list * + (package-name *package*) *print-pretty*)") == '(3 (+ 1 2) "HERE" T)'
 
 
 # ---- what cannot be loaded
@@ -478,3 +478,20 @@ def test_systems_outlive_the_worker_in_its_copy(zygote, place):
     die(worker)
     assert worker.value("(from-system)") == "7" and loaded(worker) == ["mine"]
     worker.close()
+
+
+def test_a_system_that_the_session_itself_made_known_is_loaded_again_too(zygote, worker, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("project")
+    define(elsewhere, "mine-elsewhere", "(defun elsewhere () :here)")
+    worker.evaluate(f'(push #p"{elsewhere}/" asdf:*central-registry*)')
+    answer(worker, "mine-elsewhere")
+    answer(worker, "alexandria")
+    lines = worker.value("", operation="loaded-systems").split("\n")
+    assert f"mine-elsewhere\t{elsewhere}/mine-elsewhere.asd" in lines and "alexandria" in lines
+    with zygote.spawn() as other:
+        assert other.value("\n".join(lines), operation="reload-systems") == ""
+        assert other.value("(elsewhere)") == ":HERE"
+    (elsewhere / "mine-elsewhere.asd").unlink()
+    with zygote.spawn() as other:
+        failed = other.value("\n".join(lines), operation="reload-systems")
+        assert failed == 'mine-elsewhere: Component "mine-elsewhere" not found'
