@@ -29,6 +29,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_ADD_SESSION] = sql_add_session,
 	[DATABASE_FIND_SESSION] = sql_find_session,
 	[DATABASE_SET_LIMITS] = sql_set_limits,
+	[DATABASE_SET_RELOAD] = sql_set_reload,
 	[DATABASE_ADD_EVALUATION] = sql_add_evaluation,
 	[DATABASE_ADD_OUTPUT] = sql_add_output,
 	[DATABASE_FIND_OUTPUT] = sql_find_output,

@@ -19,18 +19,25 @@
 /* Of the last line of output in a progress message, in bytes. */
 #define LAST_LINE_MAX 300
 
-struct evaluation *evaluation_new(struct request *request, const struct work *work)
+struct evaluation *evaluation_new_for_nobody(const struct work *work)
 {
 	struct evaluation *evaluation = new_zeroed(sizeof(*evaluation));
+
+	evaluation->work = *work;
+	evaluation->work.operation = new_text(work->operation);
+	evaluation->work.package = new_text(work->package);
+	evaluation->work.code = new_copy(work->code, work->code_length);
+	return evaluation;
+}
+
+struct evaluation *evaluation_new(struct request *request, const struct work *work)
+{
+	struct evaluation *evaluation = evaluation_new_for_nobody(work);
 
 	evaluation->request = request;
 	memcpy(evaluation->nonce, request->conversation->nonce, LINK_NONCE_SIZE);
 	evaluation->line = request->line;
 	evaluation->item = request->item;
-	evaluation->work = *work;
-	evaluation->work.operation = new_text(work->operation);
-	evaluation->work.package = new_text(work->package);
-	evaluation->work.code = new_copy(work->code, work->code_length);
 	return evaluation;
 }
 

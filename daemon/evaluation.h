@@ -23,6 +23,8 @@ struct evaluation {
 };
 
 struct evaluation *evaluation_new(struct request *request, const struct work *work);
+/* One that nobody waits for. */
+struct evaluation *evaluation_new_for_nobody(const struct work *work);
 /* What a former daemon had begun; its request lives on in the conversation it came from. */
 struct evaluation *evaluation_adopt(struct server *server, struct session *session, const struct origin *origin);
 /* Its request must have ended. */

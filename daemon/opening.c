@@ -93,6 +93,7 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 		replace_text(&session->epitaph,
 			"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; what was "
 			"defined before is gone.");
+		session_finish_reset(session, found->reload);
 		session_spawn(session);
 		session_take_visits(session);
 	} else if (session->name && session->may_be_new) {
@@ -136,6 +137,8 @@ static void on_row_found(void *context, const struct store_found_session *found)
 	replace_text(&session->name, found->name);
 	replace_text(&session->directory, found->directory);
 	limit_decode(&session->limits, found->limits);
+	session_finish_reset(session, found->reload);
+	session_advance(session);
 }
 
 bool session_adopt(struct server *server, const char *id)

@@ -5,12 +5,15 @@
  * process ends with all its copies and a new one takes its place, which loads the systems that the old one had. The old
  * one is asked for them first, in its turn; the new one loads them before anything else. Both are evaluations to the
  * rest of the daemon. A client may cancel the first; the second goes on without it, or the systems would be lost.
+ * For the same reason the store knows them before the process ends: a daemon that dies in between is followed by one
+ * that finishes what was begun.
  */
 #include "session.h"
 
 #include "alloc.h"
 #include "evaluation.h"
 #include "sessionlock.h"
+#include "store.h"
 #include "zygote.h"
 
 #define POLL_MS 2
@@ -41,16 +44,6 @@ static void set_answer(struct result *result)
 	text_free(&text);
 }
 
-static void end_process(struct session *session)
-{
-	session->state = SESSION_RESETTING;
-	session->revivals = 0;
-	session->ended_pid = session->reaped ? 0 : session->pid; /* it may have died by itself */
-	session->reaped = false;
-	replace_text(&session->obituary, NULL);
-	worker_quit(session->worker);
-}
-
 static void turn_into(struct evaluation *evaluation, const char *operation, const char *code)
 {
 	free((char *)evaluation->work.operation);
@@ -60,10 +53,16 @@ static void turn_into(struct evaluation *evaluation, const char *operation, cons
 	evaluation->work.code_length = strlen(evaluation->work.code);
 }
 
+/* Before all others but the one that runs. */
 static void wait_again(struct session *session, struct evaluation *evaluation)
 {
+	struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+
 	evaluation->seq = 0;
-	TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
+	if (first && first->seq > 0)
+		TAILQ_INSERT_AFTER(&session->evaluations, first, evaluation, next);
+	else
+		TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
 }
 
 bool session_reset_goes_on_alone(const struct evaluation *evaluation)
@@ -82,18 +81,61 @@ bool session_reset_survives(struct session *session, struct evaluation *evaluati
 	return true;
 }
 
+/* A reset that waits until the store knows what is to be loaded again. */
+struct pledge {
+	struct server *server;
+	char session_id[WORKLINK_SESSION_ID_LENGTH + 1];
+};
+
+static void on_pledged(void *context, enum store_status status)
+{
+	const struct pledge *pledge = context;
+	struct session *session = session_find(pledge->server, pledge->session_id);
+
+	/* Whatever has happened to the process meanwhile, a new one will load the systems. */
+	(void)status;
+	if (session && session->state == SESSION_RESETTING && session->worker)
+		worker_quit(session->worker);
+}
+
+static void pledge(struct session *session, const char *systems)
+{
+	struct pledge *pledge = new_zeroed(sizeof(*pledge));
+
+	session->state = SESSION_RESETTING;
+	session->revivals = 0;
+	session->ended_pid = session->reaped ? 0 : session->pid; /* it may have died by itself */
+	session->reaped = false;
+	replace_text(&session->obituary, NULL);
+	pledge->server = session->server;
+	memcpy(pledge->session_id, session->id, sizeof(pledge->session_id));
+	store_set_reload(session->server->store, session->id, systems, on_pledged, pledge);
+}
+
 bool session_reset_goes_on(struct session *session, struct evaluation *evaluation, struct result *result)
 {
-	if (is_operation(evaluation, OPERATION_RELOAD_SYSTEMS))
+	if (is_operation(evaluation, OPERATION_RELOAD_SYSTEMS)) {
+		store_set_reload(session->server->store, session->id, NULL, NULL, NULL);
 		set_answer(result);
+	}
 	if (!is_operation(evaluation, OPERATION_LOADED_SYSTEMS) || !evaluation->request ||
 		result->outcome == OUTCOME_CANCELLED)
 		return false;
 	const struct result_text *systems = result->values.count > 0 ? &result->values.items[0] : NULL;
 	turn_into(evaluation, OPERATION_RELOAD_SYSTEMS, systems ? systems->data : "");
 	wait_again(session, evaluation);
-	end_process(session);
+	pledge(session, evaluation->work.code);
 	return true;
+}
+
+void session_finish_reset(struct session *session, const char *systems)
+{
+	struct work work = {.operation = OPERATION_RELOAD_SYSTEMS, .code = systems};
+
+	if (!systems)
+		return;
+	work.code_length = strlen(systems);
+	wait_again(session, evaluation_new_for_nobody(&work));
 }
 
 void session_await_end(struct session *session)

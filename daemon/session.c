@@ -323,6 +323,8 @@ static void add_notes(struct session *session, const struct evaluation *evaluati
 {
 	struct text note = {0};
 
+	if (!evaluation->request)
+		return; /* nobody would read them */
 	if (session->epitaph)
 		result_add_warning(result, session->epitaph);
 	replace_text(&session->epitaph, NULL);
@@ -547,7 +549,8 @@ void session_hand_over(struct session *from, struct session *to)
 
 	while ((evaluation = TAILQ_FIRST(&from->evaluations))) {
 		TAILQ_REMOVE(&from->evaluations, evaluation, next);
-		evaluation->request->session = to;
+		if (evaluation->request)
+			evaluation->request->session = to;
 		TAILQ_INSERT_TAIL(&to->evaluations, evaluation, next);
 	}
 	STAILQ_CONCAT(&to->visits, &from->visits);

@@ -152,6 +152,8 @@ void session_lose_patience(struct session *session);
  * evaluation waits again,
  */
 bool session_reset_goes_on(struct session *session, struct evaluation *evaluation, struct result *result);
+/* What a former daemon has left to load; NULL: nothing. */
+void session_finish_reset(struct session *session, const char *systems);
 /* which goes on when the process is gone. */
 void session_await_end(struct session *session);
 /* The client has cancelled: true if the reset has begun and is finished for nobody. */

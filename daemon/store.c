@@ -27,7 +27,7 @@
 #define CONVERSATION_SECONDS (30 * 24 * 3600)
 
 #define IN_MAX 9
-#define OUT_MAX 5
+#define OUT_MAX 6
 
 struct job {
 	STAILQ_ENTRY(job) next;
@@ -396,6 +396,7 @@ static void deliver_session(struct job *job)
 		.directory = job->out[2].data,
 		.last_seq = (uint64_t)job->out[3].number,
 		.limits = job->out[4].data,
+		.reload = job->out[5].data,
 	};
 
 	job->done.session(job->context, job->result == DATABASE_ROW ? &found : NULL);
@@ -414,18 +415,30 @@ void store_find_session(
 	enqueue(store, job);
 }
 
-void store_set_limits(
-	struct store *store, const char *session, const char *limits, store_status_callback done, void *context)
+static void set_column(struct store *store, enum database_statement statement, const char *session, const char *value,
+	store_status_callback done, void *context)
 {
-	struct job *job = job_new(DATABASE_SET_LIMITS, !done);
+	struct job *job = job_new(statement, !done);
 
 	put_text(job, session);
-	put_text(job, limits);
+	put_text(job, value);
 	job->deliver = done ? deliver_status : NULL;
 	job->done.status = done;
 	job->context = context;
 	job->owns_context = true;
 	enqueue(store, job);
+}
+
+void store_set_limits(
+	struct store *store, const char *session, const char *limits, store_status_callback done, void *context)
+{
+	set_column(store, DATABASE_SET_LIMITS, session, limits, done, context);
+}
+
+void store_set_reload(
+	struct store *store, const char *session, const char *systems, store_status_callback done, void *context)
+{
+	set_column(store, DATABASE_SET_RELOAD, session, systems, done, context);
 }
 
 /* ---- evaluations and their answers */

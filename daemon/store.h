@@ -45,6 +45,7 @@ struct store_found_session {
 	const char *name; /* may be NULL */
 	const char *directory;
 	const char *limits; /* as limit_encode wrote them */
+	const char *reload; /* NULL unless a reset was broken off */
 	uint64_t last_seq;
 };
 
@@ -53,9 +54,12 @@ typedef void (*store_session_callback)(void *context, const struct store_found_s
 void store_find_session(
 	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
 
-/* done may be NULL. The context was allocated for this call: the store frees it. */
+/* Both: done may be NULL. The context was allocated for this call: the store frees it. */
 void store_set_limits(
 	struct store *store, const char *session, const char *limits, store_status_callback done, void *context);
+/* What a reset has still to load; NULL: nothing. */
+void store_set_reload(
+	struct store *store, const char *session, const char *systems, store_status_callback done, void *context);
 
 struct store_evaluation {
 	const char *session;

@@ -2,6 +2,8 @@
 
 ALTER TABLE sessions ADD COLUMN limits TEXT NOT NULL DEFAULT ''; -- those that differ from the defaults: "max-heap=2048"
 
+ALTER TABLE sessions ADD COLUMN reload TEXT; -- systems that a reset has still to load again
+
 ALTER TABLE evaluations ADD COLUMN operation TEXT; -- NULL: the code was evaluated; otherwise it is the operation's argument
 
 CREATE TABLE outputs (

@@ -4,11 +4,14 @@
 INSERT INTO sessions (id, name, owner, directory, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5);
 
 -- find_session:
-SELECT id, name, directory, (SELECT max(seq) FROM evaluations WHERE session = sessions.id), limits
+SELECT id, name, directory, (SELECT max(seq) FROM evaluations WHERE session = sessions.id), limits, reload
   FROM sessions WHERE (id = ?1 OR name = ?1) AND owner = ?2;
 
 -- set_limits:
 UPDATE sessions SET limits = ?2 WHERE id = ?1;
+
+-- set_reload:
+UPDATE sessions SET reload = ?2 WHERE id = ?1;
 
 -- add_evaluation:
 INSERT OR IGNORE INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation)

@@ -135,3 +135,29 @@ def test_a_reset_that_is_cancelled_half_way_is_finished_and_the_systems_remain(l
         both = lisp.evaluate("(list (fboundp 'foo) (not (null (find-package :alexandria))))").text
         assert both in ("=> (NIL T)", "=> (FOO T)")
         assert lisp.tool("list-definitions", type="systems").text == "[Loaded Systems]\n- ALEXANDRIA"
+
+
+def test_a_daemon_that_dies_during_a_reset_is_followed_by_one_that_loads_the_systems(own_runtime):
+    client = own_runtime.client().open()
+    client.tool("load-system", system="alexandria")
+    for delay in (0.0003, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.006, 0.01, 0.03):
+        client.evaluate("(defun foo () 1)")
+        reset = client.start("tools/call", {"name": "reset-session", "arguments": {}})
+        time.sleep(delay)  # not to wait for anything: to die at any moment
+        os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+        assert client.evaluation(reset).text == RESET
+        assert client.evaluate("(list (fboundp 'foo) (not (null (find-package :alexandria))))").text == "=> (NIL T)"
+        assert client.tool("list-definitions", type="systems").text == "[Loaded Systems]\n- ALEXANDRIA"
+
+
+def test_a_reset_that_nobody_waits_for_any_more_is_finished_by_the_next_daemon(own_runtime):
+    with own_runtime.client("--session", "work") as client:
+        client.open().tool("load-system", system="alexandria")
+        for delay in (0.0005, 0.001, 0.002, 0.004):
+            client.evaluate("(defun foo () 1)")
+            reset = client.start("tools/call", {"name": "reset-session", "arguments": {}})
+            time.sleep(delay)  # as above
+            os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+            with own_runtime.client("--session", "work") as other:
+                assert other.open().evaluate("(not (null (find-package :alexandria)))").text.endswith("=> T")
+            assert client.evaluation(reset).text == RESET
