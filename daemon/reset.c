@@ -121,6 +121,11 @@ bool session_reset_goes_on(struct session *session, struct evaluation *evaluatio
 	if (!is_operation(evaluation, OPERATION_LOADED_SYSTEMS) || !evaluation->request ||
 		result->outcome == OUTCOME_CANCELLED)
 		return false;
+	const struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+	if (first && first->seq > 0) { /* the process is at work again: it is asked once more afterwards */
+		wait_again(session, evaluation);
+		return true;
+	}
 	const struct result_text *systems = result->values.count > 0 ? &result->values.items[0] : NULL;
 	turn_into(evaluation, OPERATION_RELOAD_SYSTEMS, systems ? systems->data : "");
 	wait_again(session, evaluation);

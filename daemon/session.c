@@ -178,7 +178,8 @@ void session_advance(struct session *session)
 
 	if (session->state == SESSION_EMPTY && !TAILQ_EMPTY(&session->evaluations))
 		session_spawn(session);
-	while (session->state == SESSION_READY && (evaluation = first_wanted(session))) {
+	/* First come the results that the worker has brought along: one may be of what waits here. */
+	while (session->state == SESSION_READY && session->kept == 0 && (evaluation = first_wanted(session))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		if (refuse_deep(session, evaluation))
 			continue;

@@ -133,7 +133,7 @@ def test_a_reset_that_is_cancelled_half_way_is_finished_and_the_systems_remain(l
         if not lisp.answered(reset):
             lisp.notify("notifications/cancelled", {"requestId": reset})
         both = lisp.evaluate("(list (fboundp 'foo) (not (null (find-package :alexandria))))").text
-        assert both in ("=> (NIL T)", "=> (FOO T)")
+        assert both in ("=> (NIL T)", "=> (T T)")  # the latter if the cancel came before anything was done
         assert lisp.tool("list-definitions", type="systems").text == "[Loaded Systems]\n- ALEXANDRIA"
 
 
