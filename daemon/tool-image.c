@@ -20,12 +20,17 @@ static const char *plural(const char *type)
 	return type;
 }
 
+/* Printing a value may run code of the user's, which may not come back; listing takes milliseconds. */
+#define LISTING_MS 10000
+
 void tool_list_definitions(struct server *server, struct request *request, struct json_object *arguments)
 {
 	struct json_object *type = json_object_object_get(arguments, "type");
 	struct work work = {
 		.operation = OPERATION_LIST_DEFINITIONS,
 		.code = type ? plural(json_object_get_string(type)) : "all",
+		.is_timed = true,
+		.time_limit_ms = LISTING_MS,
 	};
 
 	work.code_length = strlen(work.code);

@@ -87,14 +87,19 @@
           do (write-char #\Space line)
              (setf start (or (position #\Space text :start (1+ newline) :test #'char/=) (length text))))))
 
+(defun premature-p (condition)
+  "True if CONDITION says that a class has a superclass which is not defined yet: that is no mistake, unless it stays so."
+  (equal (format-control condition) "Class ~A has been forward referenced."))
+
 (defun on-warning (condition)
   "Record CONDITION and muffle it, unless whoever signalled it has no use for that."
   (let ((muffle (find-restart 'muffle-warning condition)))
     (when muffle
-      (with-report-syntax
-        (let ((*package* (user-package)))
-          (printing-item +warnings+
-            (format *warnings* "~S: ~A" (public-type condition) (one-line (safe-message condition))))))
+      (unless (premature-p condition)
+        (with-report-syntax
+          (let ((*package* (user-package)))
+            (printing-item +warnings+
+              (format *warnings* "~S: ~A" (public-type condition) (one-line (safe-message condition)))))))
       (invoke-restart muffle))))
 
 ;;; Reading

@@ -248,3 +248,8 @@ def test_compiling_prints_nothing_of_the_compiler_s(worker):
 
 def test_an_editor_is_not_started(worker):
     assert worker.evaluate("(ed 'f)").error_message == "There is no editor here for F: define it again with EVALUATE-LISP."
+
+
+def test_classes_may_be_defined_in_any_order_without_a_warning(worker):
+    result = worker.evaluate("(defclass b (a) ()) (defclass a () ()) (type-of (make-instance 'b))")
+    assert (result.value, result.warning) == (["B"], [])
