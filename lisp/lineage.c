@@ -71,6 +71,11 @@ pid_t lineage_copy(const struct lineage *lineage)
 	return lineage->copy;
 }
 
+pid_t lineage_worker(const struct lineage *lineage)
+{
+	return lineage->worker;
+}
+
 /* ---- the worker */
 
 void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_seq)

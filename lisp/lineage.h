@@ -35,6 +35,8 @@ void lineage_end(struct lineage *lineage);
 pid_t lineage_heir(const struct lineage *lineage, pid_t dead);
 /* The sleeping copy; 0 if there is none. */
 pid_t lineage_copy(const struct lineage *lineage);
+/* The living worker, or the one that has died last. */
+pid_t lineage_worker(const struct lineage *lineage);
 
 /* In the worker, at its birth. */
 void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_seq);

@@ -174,15 +174,23 @@ static bool is_orphan(pid_t pid)
 	return pid > 1 && waitid(P_PID, (id_t)pid, &unused, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-/* Nobody is to take over: the copy would see that by itself, but we may not be there to reap it then. */
-static void bury_copy(const struct zygote_worker *worker)
+static void bury_orphan(pid_t pid)
 {
-	pid_t copy = lineage_copy(worker->lineage);
+	if (!is_orphan(pid))
+		return;
+	kill(pid, SIGKILL);
+	kill(-pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
 
-	if (is_orphan(copy)) {
-		kill(copy, SIGKILL);
-		waitpid(copy, NULL, 0);
-	}
+/*
+ * Nobody is to take over. The copy would see that by itself, but we may not be there to reap it then; and one that was
+ * just waking when it was decided has become the worker, and lets the name of the copy go only afterwards.
+ */
+static void bury_heirs(const struct zygote_worker *worker)
+{
+	bury_orphan(lineage_copy(worker->lineage));
+	bury_orphan(lineage_worker(worker->lineage));
 }
 
 static void bury_worker(struct zygote_worker *worker, int status)
@@ -196,7 +204,7 @@ static void bury_worker(struct zygote_worker *worker, int status)
 		worker->pid = heir;
 		return;
 	}
-	bury_copy(worker);
+	bury_heirs(worker);
 	sessionlock_remove(zygote.options->runtime_directory, worker->session);
 	if (paths_beside(zygote.options->runtime_directory, worker->session, path) == 0)
 		unlink(path);

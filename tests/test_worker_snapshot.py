@@ -374,3 +374,15 @@ def test_the_worker_has_two_threads_and_its_copy_one(worker):
     assert (threads(worker.pid), threads(copy)) == (2, 1)
     die(worker)
     assert threads(worker.pid) == 2
+
+
+def test_a_zygote_that_is_told_to_leave_while_copies_take_over_leaves_nobody():
+    dice = random.Random(20261119)
+    for _ in range(10):
+        with Zygote() as zygote:
+            made = [zygote.spawn() for _ in range(5)]
+            left = [one.pid for one in made] + [protect(one) for one in made]
+            for one in made:
+                one.kill()
+            time.sleep(dice.random() * 0.004)  # not to wait for anything: to be told at any moment
+        wait_for(lambda: not any(map(is_alive, left)))
