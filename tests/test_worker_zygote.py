@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from worker_driver import (PROGRAM, Link, Zygote, descendants, descriptors, encode, is_alive, new_session_id, threads,
+from worker_driver import (BUILD_DIR, PROGRAM, Link, Zygote, descendants, descriptors, encode, is_alive, new_session_id, threads,
                            wait_for, worker, zygote)  # noqa: F401
 
 RECIPES = ["interrupt", "fault-handler", "stack-limits", "heap-limit", "float-traps", "backtrace-arguments",
@@ -206,7 +206,8 @@ def run_as_nobody(test):
         command = [sys.executable, "-B", "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider",
                    f"{__file__}::{test}"]
         done = subprocess.run(command, user=65534, group=65534, extra_groups=[], cwd=directory, capture_output=True,
-                              text=True, env={**os.environ, "HOME": directory, "TMPDIR": directory})
+                              text=True, env={**os.environ, "HOME": directory, "TMPDIR": directory,
+                                             "BUILD_DIR": str(BUILD_DIR)})
     signs = "PermissionError", "Permission denied", "file or directory not found"
     if any(sign in done.stdout + done.stderr for sign in signs):
         pytest.skip("the user nobody cannot read the build directory")
