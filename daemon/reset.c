@@ -94,11 +94,13 @@ static void on_pledged(void *context, enum store_status status)
 
 	/* Whatever has happened to the process meanwhile, a new one will load the systems. */
 	(void)status;
-	if (session && session->state == SESSION_RESETTING && session->worker)
+	if (session && session->state == SESSION_RESETTING && session->worker) {
 		worker_quit(session->worker);
+		event_add(session->patience, &poll_time); /* it may be stopped, and hear nothing */
+	}
 }
 
-static void pledge(struct session *session, const char *systems)
+static void pledge_systems(struct session *session, const char *systems)
 {
 	struct pledge *pledge = new_zeroed(sizeof(*pledge));
 
@@ -129,7 +131,7 @@ bool session_reset_goes_on(struct session *session, struct evaluation *evaluatio
 	const struct result_text *systems = result->values.count > 0 ? &result->values.items[0] : NULL;
 	turn_into(evaluation, OPERATION_RELOAD_SYSTEMS, systems ? systems->data : "");
 	wait_again(session, evaluation);
-	pledge(session, evaluation->work.code);
+	pledge_systems(session, evaluation->work.code);
 	return true;
 }
 
@@ -146,10 +148,13 @@ void session_finish_reset(struct session *session, const char *systems)
 void session_await_end(struct session *session)
 {
 	struct server *server = session->server;
-
 	bool is_told = session->ended_pid == 0 || session->revivals >= POLLS_UNTIL_UNTOLD;
 
 	if (is_told && !sessionlock_is_held(server->runtime_directory, session->id)) {
+		event_del(session->patience);
+		if (session->worker)
+			worker_close(session->worker);
+		session->worker = NULL;
 		session->ended_pid = 0;
 		replace_text(&session->package, NULL);
 		replace_text(&session->epitaph, NULL);

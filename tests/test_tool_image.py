@@ -161,3 +161,19 @@ def test_a_reset_that_nobody_waits_for_any_more_is_finished_by_the_next_daemon(o
             with own_runtime.client("--session", "work") as other:
                 assert other.open().evaluate("(not (null (find-package :alexandria)))").text.endswith("=> T")
             assert client.evaluation(reset).text == RESET
+
+
+def test_a_session_whose_process_is_stopped_can_be_reset(own_runtime):
+    client = own_runtime.client().open()
+    for _ in range(5):
+        client.evaluate("(defvar *n* 1)")
+        pid = session_of(client)["pid"]
+        reset = client.start("tools/call", {"name": "reset-session", "arguments": {}})
+        wait_until(lambda: client.answered(reset) or session_of(client)["state"] == "resetting", "it has begun")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            wait_until(lambda: client.answered(reset), "it is done")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+        assert client.evaluation(reset).text == RESET
+        assert client.evaluate("(boundp '*n*)").text == "=> NIL"
