@@ -164,5 +164,5 @@ def test_a_thread_that_goes_on_writing_never_mixes_its_past_with_the_present(lis
         if BEFORE in text:
             assert text.startswith("[stdout]\n" + BEFORE)
             past, present = text.split(SINCE)
-            assert "mine" not in past and present.count("mine\n") == 3
+            assert "mine" not in past and present.count("mine") == 3  # a line and its end may be torn apart
     lisp.evaluate("(setf *stop* t) (mp:process-join *writer*)")
