@@ -7,7 +7,7 @@ import pytest
 
 DOCUMENTS = pathlib.Path(__file__).resolve().parent / "contract"
 REVISION = "2025-03-26"  # that of the documents
-WORDS = ("call", "answer", "error", "send", "receive", "awaits")
+WORDS = ("call", "answer", "error", "send", "receive")
 
 Step = collections.namedtuple("Step", "word rest text")
 
@@ -35,9 +35,7 @@ def whole_text(step):
 def parameters():
     for path in sorted(DOCUMENTS.glob("*.txt")):
         for heading, steps in read_examples(path):
-            awaited = [step.rest for step in steps if step.word == "awaits"]
-            marks = [pytest.mark.xfail(reason=f"awaits {awaited[0]}", strict=True)] if awaited else []
-            yield pytest.param(steps, id=f"{path.stem}: {heading}", marks=marks)
+            yield pytest.param(steps, id=f"{path.stem}: {heading}")
 
 
 def contains(whole, part):
@@ -88,9 +86,6 @@ class Conversation:
             self.errors += 1
             found = self.client.error_without_id(self.errors)
         assert contains(found, expected) if is_part else found == expected
-
-    def take_awaits(self, step):
-        pass
 
 
 def opens_itself(steps):
