@@ -436,9 +436,11 @@ bool session_dial(struct session *session)
 	if (paths_beside(session->server->runtime_directory, session->id, path) < 0)
 		return false;
 	session->worker = worker_dial(session->server->base, path, session->id, &worker_handler, session);
-	if (session->worker)
-		session->state = SESSION_DIALING;
-	return session->worker != NULL;
+	if (!session->worker)
+		return false;
+	event_del(session->patience);
+	session->state = SESSION_DIALING;
+	return true;
 }
 
 void session_spawned(struct server *server, const char *id)
@@ -447,8 +449,7 @@ void session_spawned(struct server *server, const char *id)
 
 	if (!session || session->state != SESSION_WAITING || session_dial(session))
 		return;
-	session->state = SESSION_EMPTY;
-	session_refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
+	session_miss_process(session);
 }
 
 void session_ask_again(struct server *server)

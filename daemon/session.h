@@ -81,7 +81,7 @@ struct session {
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */
 	struct event *tick;     /* each second while an evaluation with a progress token runs */
-	struct event *patience; /* in states DYING, REVIVING and RESETTING */
+	struct event *patience; /* in states WAITING, DYING, REVIVING and RESETTING */
 };
 
 /* A new one, with an id of its own. */
@@ -144,6 +144,8 @@ void session_lose_worker(struct session *session);
 bool session_await_heir(struct session *session);
 /* or has taken over from one that died. False if this is still the dying one. */
 bool session_revived(struct session *session, const struct worker_hello *hello);
+/* The zygote names a process that does not listen: it may be one that is just ending. */
+void session_miss_process(struct session *session);
 /* For the timer `patience`. */
 void session_lose_patience(struct session *session);
 

@@ -130,6 +130,18 @@ static void try_to_reach(struct session *session)
 	}
 }
 
+void session_miss_process(struct session *session)
+{
+	if (++session->revivals < REVIVALS_MAX) {
+		event_add(session->patience, &revival_time);
+		return;
+	}
+	zygote_kill(session->server->zygote, session->id, 0);
+	session->revivals = 0;
+	session->state = SESSION_EMPTY;
+	session_refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
+}
+
 bool session_await_heir(struct session *session)
 {
 	if (!sessionlock_is_held(session->server->runtime_directory, session->id))
@@ -219,6 +231,10 @@ void session_lose_patience(struct session *session)
 	}
 	if (session->state == SESSION_RESETTING) {
 		session_await_end(session);
+		return;
+	}
+	if (session->state == SESSION_WAITING) {
+		session_spawn(session);
 		return;
 	}
 	if (!session->obituary)
