@@ -8,6 +8,7 @@
 #include "store.h"
 
 #include <event2/event.h>
+#include <unistd.h>
 
 /* How long a shim that was cut off may take to come back. */
 static const struct timeval reconnect_time = {60, 0};
@@ -30,6 +31,7 @@ static void release(struct conversation *conversation)
 	free(conversation->session);
 	free(conversation->wanted_session);
 	free(conversation->directory);
+	free(conversation->client_name);
 	free(conversation);
 }
 
@@ -58,6 +60,7 @@ struct conversation *conversation_new(struct server *server, const uint8_t nonce
 	struct conversation *conversation = new_zeroed(sizeof(*conversation));
 
 	conversation->server = server;
+	conversation->owner = geteuid(); /* of one that an adopted worker tells of */
 	memcpy(conversation->nonce, nonce, LINK_NONCE_SIZE);
 	TAILQ_INIT(&conversation->requests);
 	conversation->expiry = must(evtimer_new(server->base, on_expiry, conversation));
@@ -171,10 +174,15 @@ bool conversation_congested(const struct conversation *conversation)
 
 void conversation_save(struct conversation *conversation, store_status_callback done, void *context)
 {
+	struct store *store = conversation->server->store;
+
 	conversation->saved = true;
-	store_save_conversation(conversation->server->store, conversation->nonce,
-		conversation->agreed ? conversation->agreed->name : NULL, conversation->initialize_line,
-		conversation->session, done, context);
+	if (conversation->session)
+		store_use_session(store, conversation->session, conversation->owner,
+			conversation->directory ? conversation->directory : "/",
+			conversation->client_name ? conversation->client_name : "");
+	store_save_conversation(store, conversation->nonce, conversation->agreed ? conversation->agreed->name : NULL,
+		conversation->initialize_line, conversation->session, done, context);
 }
 
 void conversation_follow_session(struct server *server, const char *old_id, const char *new_id)

@@ -35,6 +35,8 @@ struct conversation {
 	char *session;                 /* id of the session that calls without one go to; NULL until one is needed */
 	char *wanted_session;          /* id or name that the shim was started with */
 	char *directory;               /* where the client runs */
+	unsigned owner;                /* the uid of who is connected: its sessions are the ones that can be reached */
+	char *client_name;             /* as it calls itself; NULL if it has not told */
 	uint64_t lines_seen;           /* the highest line that came; lower ones come again */
 	uint64_t lines_settled;        /* what the store need not keep any more */
 	bool ended;                    /* the client has said its last line */

@@ -41,10 +41,17 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_FORGET_CONVERSATION] = sql_forget_conversation,
 	[DATABASE_FORGET_OLD_CONVERSATIONS] = sql_forget_old_conversations,
 	[DATABASE_FORGET_LOST_ANSWERS] = sql_forget_lost_answers,
+	[DATABASE_CREATE_SESSION] = sql_create_session,
+	[DATABASE_LIST_SESSIONS] = sql_list_sessions,
+	[DATABASE_SHOW_SESSION] = sql_show_session,
+	[DATABASE_RENAME_SESSION] = sql_rename_session,
+	[DATABASE_DELETE_SESSION] = sql_delete_session,
+	[DATABASE_USE_SESSION] = sql_use_session,
+	[DATABASE_LAST_USED_SESSION] = sql_last_used_session,
 };
 
 /* migrations[n] leads from version n to n + 1. */
-static const char *const migrations[] = {embedded_schema_1, embedded_schema_2};
+static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 
@@ -255,6 +262,34 @@ static void fetch(sqlite3_stmt *statement, int column, struct value *value)
 	}
 }
 
+/* What is wrong with the statement's values is no reason to give the transaction up. */
+static enum database_result classify(struct database *database, int status)
+{
+	switch (sqlite3_extended_errcode(database->handle)) {
+	case SQLITE_CONSTRAINT_UNIQUE:
+	case SQLITE_CONSTRAINT_PRIMARYKEY:
+		return DATABASE_EXISTS;
+	}
+	switch (status & 0xFF) {
+	case SQLITE_CONSTRAINT:
+	case SQLITE_ERROR:
+	case SQLITE_MISMATCH:
+	case SQLITE_TOOBIG:
+		return DATABASE_REFUSED;
+	}
+	note_problem(database, "cannot write");
+	return DATABASE_BROKEN;
+}
+
+static void put_words(struct database *database, struct value *value)
+{
+	const char *words = sqlite3_errmsg(database->handle);
+
+	value->kind = VALUE_TEXT;
+	value->length = strlen(words);
+	value->data = new_copy(words, value->length);
+}
+
 enum database_result database_run(struct database *database, enum database_statement which, const struct value *in,
 	size_t in_count, struct value *out, size_t out_count)
 {
@@ -270,11 +305,10 @@ enum database_result database_run(struct database *database, enum database_state
 		for (size_t i = 0; i < out_count && (int)i < sqlite3_column_count(statement); i++)
 			fetch(statement, (int)i, &out[i]);
 		result = DATABASE_ROW;
-	} else if ((status & 0xFF) == SQLITE_CONSTRAINT) {
-		result = DATABASE_EXISTS;
 	} else if (status != SQLITE_DONE) {
-		note_problem(database, "cannot write");
-		result = DATABASE_BROKEN;
+		result = classify(database, status);
+		if (result != DATABASE_BROKEN && out_count > 0)
+			put_words(database, &out[0]);
 	}
 	sqlite3_reset(statement);
 	sqlite3_clear_bindings(statement);

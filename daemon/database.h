@@ -29,6 +29,13 @@ enum database_statement {
 	DATABASE_FORGET_CONVERSATION,
 	DATABASE_FORGET_OLD_CONVERSATIONS,
 	DATABASE_FORGET_LOST_ANSWERS,
+	DATABASE_CREATE_SESSION,
+	DATABASE_LIST_SESSIONS,
+	DATABASE_SHOW_SESSION,
+	DATABASE_RENAME_SESSION,
+	DATABASE_DELETE_SESSION,
+	DATABASE_USE_SESSION,
+	DATABASE_LAST_USED_SESSION,
 	DATABASE_STATEMENTS
 };
 
@@ -44,10 +51,12 @@ struct value {
 void value_free(struct value *value);
 
 enum database_result {
-	DATABASE_ROW,    /* out holds the first row */
-	DATABASE_DONE,   /* no row */
-	DATABASE_EXISTS, /* a uniqueness constraint said no; the transaction goes on */
-	DATABASE_BROKEN, /* the transaction cannot go on; database_problem says why */
+	DATABASE_ROW,  /* out holds the first row */
+	DATABASE_DONE, /* no row */
+	/* The transaction goes on without it; out[0] holds SQLite's words. */
+	DATABASE_EXISTS,  /* a uniqueness constraint said no */
+	DATABASE_REFUSED, /* another constraint did, or the values make no sense */
+	DATABASE_BROKEN,  /* the transaction cannot go on; database_problem says why */
 };
 
 /* A database that could not be opened is returned too: everything on it is DATABASE_BROKEN, and reopening is tried by

@@ -8,7 +8,6 @@
 #define META_PREFIX "io.modelcontextprotocol/"
 #define META_VERSION META_PREFIX "protocolVersion"
 #define META_CAPABILITIES META_PREFIX "clientCapabilities"
-#define META_CLIENT META_PREFIX "clientInfo"
 
 /* Oldest first. */
 static const struct revision revisions[] = {
@@ -110,7 +109,7 @@ struct era_choice era_choose(const struct rpc_message *message, const struct rev
 		json_object_is_type(meta, json_type_object)) {
 		has_version = json_object_object_get_ex(meta, META_VERSION, &unused);
 		stateless = has_version || json_object_object_get_ex(meta, META_CAPABILITIES, &unused) ||
-			json_object_object_get_ex(meta, META_CLIENT, &unused);
+			json_object_object_get_ex(meta, ERA_META_CLIENT, &unused);
 	}
 	if (strcmp(message->method, "initialize") == 0 && !has_version)
 		return (struct era_choice){.verdict = ERA_HANDSHAKE, .revision = agreed};

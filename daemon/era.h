@@ -47,6 +47,9 @@ struct era_choice era_choose(const struct rpc_message *message, const struct rev
 /* Methods with this prefix are ours, for the person's tool. */
 #define ERA_ADMINISTRATIVE_PREFIX "cl-mcpd/"
 
+/* Where a stateless request tells who sends it. */
+#define ERA_META_CLIENT "io.modelcontextprotocol/clientInfo"
+
 /* Only the revision's form of an unknown id; agreed may be NULL. */
 enum rpc_unknown_id era_unknown_id(const struct revision *agreed);
 

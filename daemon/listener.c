@@ -78,7 +78,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
 		close(client);
 		return;
 	}
-	client_new(listener->server, client);
+	client_new(listener->server, client, geteuid());
 }
 
 enum listener_status listener_open(struct server *server, const char *socket_path, char *problem, size_t size)

@@ -15,6 +15,8 @@
 
 /* Lists never change while this daemon runs; an hour is how long a client may trust its copy. */
 #define LIST_LIFETIME_MS 3600000
+/* In bytes; a longer one is not kept. */
+#define CLIENT_NAME_MAX 256
 
 static struct json_object *capabilities(void)
 {
@@ -48,6 +50,16 @@ static void on_agreed(void *context, enum store_status status)
 	request_result(request, result);
 }
 
+/* {"clientInfo":{"name":...}} as both eras have it. */
+static void note_client(struct conversation *conversation, struct json_object *holder, const char *key)
+{
+	struct json_object *client, *name;
+
+	if (json_object_object_get_ex(holder, key, &client) && json_object_object_get_ex(client, "name", &name) &&
+		json_object_is_type(name, json_type_string) && json_object_get_string_len(name) <= CLIENT_NAME_MAX)
+		replace_text(&conversation->client_name, json_object_get_string(name));
+}
+
 static void method_initialize(struct request *request)
 {
 	struct conversation *conversation = request->conversation;
@@ -66,6 +78,7 @@ static void method_initialize(struct request *request)
 		request_refuse(request, RPC_INVALID_PARAMS, "protocolVersion must be a string");
 		return;
 	}
+	note_client(conversation, request->params, "clientInfo");
 	conversation->agreed = revision_negotiate(json_object_get_string(version));
 	conversation->initialize_line = request->line;
 	conversation_save(conversation, on_agreed, request);
@@ -158,12 +171,15 @@ static const struct method *find_method(const char *name, const struct era_choic
 
 /* ---- requests */
 
-static void take_progress_token(struct request *request)
+static void take_meta(struct request *request)
 {
 	struct json_object *meta, *token;
 
-	if (!json_object_object_get_ex(request->params, "_meta", &meta) ||
-		!json_object_object_get_ex(meta, "progressToken", &token))
+	if (!json_object_object_get_ex(request->params, "_meta", &meta))
+		return;
+	if (!request->conversation->client_name)
+		note_client(request->conversation, meta, ERA_META_CLIENT);
+	if (!json_object_object_get_ex(meta, "progressToken", &token))
 		return;
 	if (!json_object_is_type(token, json_type_string) && !json_object_is_type(token, json_type_int))
 		return;
@@ -178,7 +194,7 @@ struct repeated {
 	const struct method *method;
 };
 
-static void on_answer_found(void *context, bool found, const char *answer, size_t length)
+static void on_answer_found(void *context, const struct store_found_answer *found)
 {
 	struct repeated *repeated = context;
 	struct request *request = repeated->request;
@@ -188,11 +204,15 @@ static void on_answer_found(void *context, bool found, const char *answer, size_
 		request_withdraw(request);
 	} else if (!found) {
 		repeated->method->handle(request);
-	} else if (!answer) {
+	} else if (!found->text) {
 		request_withdraw(request); /* it had been cancelled */
+	} else if (found->tool) {
+		struct json_object *data = json_tokener_parse(found->text);
+		tools_finish(request, found->tool, data);
+		json_object_put(data);
 	} else {
 		struct text text = {0};
-		text_add(&text, answer, length);
+		text_add(&text, found->text, found->length);
 		request_answer(request, &text);
 		text_free(&text);
 	}
@@ -230,7 +250,7 @@ static void serve(struct request *request, const char *name, struct era_choice *
 		request_refuse(request, RPC_INVALID_PARAMS, "params must be an object");
 		return;
 	}
-	take_progress_token(request);
+	take_meta(request);
 	if (method->once && (again || request->conversation->lookups > 0))
 		answer_from_store(request, method);
 	else

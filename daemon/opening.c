@@ -53,16 +53,16 @@ static void add_row(struct session *session)
 		.id = session->id,
 		.name = session->name,
 		.directory = session->directory,
-		.owner = geteuid(),
+		.owner = session->owner,
 		.created_at = store_universal_time(),
 	};
 
 	store_add_session(session->server->store, &row, on_row_added, session);
 }
 
-struct session *session_new(struct server *server, const char *directory)
+struct session *session_new(struct server *server, unsigned owner, const char *directory)
 {
-	struct session *session = session_make(server);
+	struct session *session = session_make(server, owner);
 
 	session_id_draw(session->id);
 	session->directory = new_text(directory);
@@ -90,29 +90,28 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 		replace_text(&session->directory, found->directory);
 		session->last_seq = found->last_seq;
 		limit_decode(&session->limits, found->limits);
-		replace_text(&session->epitaph,
-			"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; what was "
-			"defined before is gone.");
+		if (found->last_seq > 0)
+			replace_text(&session->epitaph,
+				"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; "
+				"what was defined before is gone.");
 		session_finish_reset(session, found->reload);
 		session_spawn(session);
 		session_take_visits(session);
 	} else if (session->name && session->may_be_new) {
 		add_row(session);
 	} else {
-		snprintf(message, sizeof(message),
-			"No session \"%.64s\". Leave `session` out to use this connection's own.",
-			session->name ? session->name : session->id);
+		snprintf(message, sizeof(message), SESSION_UNKNOWN, session->name ? session->name : session->id);
 		abandon(session, "SESSION-NOT-FOUND", message);
 	}
 }
 
-struct session *session_open(struct server *server, const char *id_or_name, const char *directory)
+struct session *session_open(struct server *server, unsigned owner, const char *id_or_name, const char *directory)
 {
-	struct session *session = session_find(server, id_or_name);
+	struct session *session = session_find_of(server, owner, id_or_name);
 
 	if (session)
 		return session;
-	session = session_make(server);
+	session = session_make(server, owner);
 	if (session_id_valid(id_or_name)) {
 		memcpy(session->id, id_or_name, sizeof(session->id));
 	} else {
@@ -122,7 +121,7 @@ struct session *session_open(struct server *server, const char *id_or_name, cons
 	}
 	session->directory = new_text(directory ? directory : "/");
 	session->state = SESSION_CREATING;
-	store_find_session(server->store, id_or_name, geteuid(), on_row_recalled, session);
+	store_find_session(server->store, id_or_name, owner, on_row_recalled, session);
 	return session;
 }
 
@@ -143,7 +142,7 @@ static void on_row_found(void *context, const struct store_found_session *found)
 
 bool session_adopt(struct server *server, const char *id)
 {
-	struct session *session = session_make(server);
+	struct session *session = session_make(server, geteuid());
 
 	memcpy(session->id, id, sizeof(session->id));
 	replace_text(&session->directory, "/");

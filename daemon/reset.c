@@ -12,18 +12,7 @@
 
 #include "alloc.h"
 #include "evaluation.h"
-#include "sessionlock.h"
 #include "store.h"
-#include "zygote.h"
-
-#define POLL_MS 2
-/* The zygote tells of the end, unless it is dead itself. */
-#define POLLS_UNTIL_UNTOLD 500
-/* The process leaves by itself; if not, the zygote ends it; and then it must be gone. */
-#define POLLS_UNTIL_KILLED 1000
-#define POLLS_MAX 5000
-
-static const struct timeval poll_time = {0, POLL_MS * 1000};
 
 static bool is_operation(const struct evaluation *evaluation, const char *operation)
 {
@@ -94,21 +83,24 @@ static void on_pledged(void *context, enum store_status status)
 
 	/* Whatever has happened to the process meanwhile, a new one will load the systems. */
 	(void)status;
-	if (session && session->state == SESSION_RESETTING && session->worker) {
-		worker_quit(session->worker);
-		event_add(session->patience, &poll_time); /* it may be stopped, and hear nothing */
-	}
+	if (session && session->state == SESSION_ENDING)
+		session_dismiss_process(session);
+}
+
+static void begin_anew(struct session *session, bool has_ended)
+{
+	if (has_ended)
+		session_spawn(session);
+	else
+		session_refuse_all(
+			session, "SESSION-UNAVAILABLE", "The session's old process does not end. Try again.");
 }
 
 static void pledge_systems(struct session *session, const char *systems)
 {
 	struct pledge *pledge = new_zeroed(sizeof(*pledge));
 
-	session->state = SESSION_RESETTING;
-	session->revivals = 0;
-	session->ended_pid = session->reaped ? 0 : session->pid; /* it may have died by itself */
-	session->reaped = false;
-	replace_text(&session->obituary, NULL);
+	session_begin_ending(session, begin_anew);
 	pledge->server = session->server;
 	memcpy(pledge->session_id, session->id, sizeof(pledge->session_id));
 	store_set_reload(session->server->store, session->id, systems, on_pledged, pledge);
@@ -143,33 +135,4 @@ void session_finish_reset(struct session *session, const char *systems)
 		return;
 	work.code_length = strlen(systems);
 	wait_again(session, evaluation_new_for_nobody(&work));
-}
-
-void session_await_end(struct session *session)
-{
-	struct server *server = session->server;
-	bool is_told = session->ended_pid == 0 || session->revivals >= POLLS_UNTIL_UNTOLD;
-
-	if (is_told && !sessionlock_is_held(server->runtime_directory, session->id)) {
-		event_del(session->patience);
-		if (session->worker)
-			worker_close(session->worker);
-		session->worker = NULL;
-		session->ended_pid = 0;
-		replace_text(&session->package, NULL);
-		replace_text(&session->epitaph, NULL);
-		replace_text(&session->unprotected, NULL);
-		session->revivals = 0;
-		session->protected_seq = 0;
-		session_spawn(session);
-		return;
-	}
-	if (++session->revivals == POLLS_UNTIL_KILLED)
-		zygote_kill(server->zygote, session->id, 0);
-	if (session->revivals < POLLS_MAX) {
-		event_add(session->patience, &poll_time);
-		return;
-	}
-	session->state = SESSION_EMPTY;
-	session_refuse_all(session, "SESSION-UNAVAILABLE", "The session's old process does not end. Try again.");
 }

@@ -31,17 +31,28 @@ static const char *const state_names[] = {
 	[SESSION_DYING] = "dying",
 	[SESSION_REVIVING] = "reviving",
 	[SESSION_EMPTY] = "empty",
-	[SESSION_RESETTING] = "resetting",
+	[SESSION_ENDING] = "ending",
 };
 
 /* ---- the table */
 
-struct session *session_find(struct server *server, const char *id_or_name)
+struct session *session_find(struct server *server, const char *id)
 {
 	struct session *session;
 
 	LIST_FOREACH(session, &server->sessions, next)
-	if (strcmp(session->id, id_or_name) == 0 || (session->name && strcmp(session->name, id_or_name) == 0))
+	if (strcmp(session->id, id) == 0)
+		return session;
+	return NULL;
+}
+
+struct session *session_find_of(struct server *server, unsigned owner, const char *id_or_name)
+{
+	struct session *session;
+
+	LIST_FOREACH(session, &server->sessions, next)
+	if (session->owner == owner &&
+		(strcmp(session->id, id_or_name) == 0 || (session->name && strcmp(session->name, id_or_name) == 0)))
 		return session;
 	return NULL;
 }
@@ -401,7 +412,7 @@ static void on_gone(void *context, const char *reason)
 	struct session *session = context;
 
 	log_debug("%s: the connection to its process is lost: %s", session->id, reason);
-	if (session->state == SESSION_RESETTING) {
+	if (session->state == SESSION_ENDING) {
 		worker_close(session->worker);
 		session->worker = NULL;
 		session_await_end(session);
@@ -503,11 +514,12 @@ void session_take_visits(struct session *session)
 		tools_call(session->server, request);
 }
 
-struct session *session_make(struct server *server)
+struct session *session_make(struct server *server, unsigned owner)
 {
 	struct session *session = new_zeroed(sizeof(*session));
 
 	session->server = server;
+	session->owner = owner;
 	TAILQ_INIT(&session->evaluations);
 	STAILQ_INIT(&session->visits);
 	session->forget = must(evtimer_new(server->base, on_forget, session));
@@ -573,6 +585,16 @@ void session_note_adopted(struct session *session, uint64_t count)
 
 /* ---- as a whole */
 
+static int count_waiting(const struct session *session)
+{
+	const struct evaluation *evaluation;
+	int count = 0;
+
+	TAILQ_FOREACH(evaluation, &session->evaluations, next)
+	count += evaluation->seq == 0;
+	return count;
+}
+
 struct json_object *session_status(const struct session *session)
 {
 	struct json_object *status = json_object_new_object();
@@ -583,6 +605,7 @@ struct json_object *session_status(const struct session *session)
 	json_object_object_add(status, "state", json_object_new_string(state_names[session->state]));
 	json_object_object_add(status, "pid", json_object_new_int64((int64_t)session->pid));
 	json_object_object_add(status, "evaluations", json_object_new_int64((int64_t)session->last_seq));
+	json_object_object_add(status, "waiting", json_object_new_int64(count_waiting(session)));
 	json_object_object_add(status, "protected", json_object_new_int64((int64_t)session->protected_seq));
 	if (session->unprotected)
 		json_object_object_add(status, "unprotectedBecause", json_object_new_string(session->unprotected));

@@ -13,7 +13,8 @@
  *   REVIVING  --its copy listens-->         DIALING
  *   REVIVING  --it has no copy-->           EMPTY
  *   EMPTY     --an evaluation is asked-->   WAITING
- *   READY     --it is reset-->              RESETTING --its process has ended-->  WAITING
+ *   READY     --it is reset-->              ENDING    --its process has ended-->  WAITING
+ *   any       --it is deleted-->            ENDING    --its process has ended-->  no more
  *   WAITING   --the zygote refuses-->       EMPTY
  *
  * Evaluations of one session run one after the other, in the order in which they came.
@@ -37,10 +38,16 @@ enum session_state {
 	SESSION_DYING,
 	SESSION_REVIVING,
 	SESSION_EMPTY,
-	SESSION_RESETTING,
+	SESSION_ENDING,
 };
 
 TAILQ_HEAD(evaluation_list, evaluation);
+
+/* What is said of one that is not there, or is somebody else's. */
+#define SESSION_UNKNOWN "No session \"%.64s\". list-sessions shows those that there are."
+
+/* has_ended is false for a process that cannot be ended. */
+typedef void (*session_ended_callback)(struct session *session, bool has_ended);
 
 /* A request that has to know what the session is. */
 struct visit {
@@ -52,6 +59,7 @@ STAILQ_HEAD(visit_list, visit);
 struct session {
 	LIST_ENTRY(session) next;
 	struct server *server;
+	unsigned owner; /* uid */
 	char id[WORKLINK_SESSION_ID_LENGTH + 1];
 	char *name;      /* NULL if it has none */
 	unsigned draws;  /* ids that were taken already */
@@ -60,7 +68,9 @@ struct session {
 	enum session_state state;
 	struct worker *worker; /* from DIALING to RUNNING */
 	uint64_t pid;
-	uint64_t ended_pid; /* of a process that we have told to leave; 0 once the zygote has seen its end */
+	uint64_t ended_pid;           /* of a process that we have told to leave; 0 once the zygote has seen its end */
+	session_ended_callback ended; /* in state ENDING */
+	struct request *deletion;     /* that waits for the end; nothing else is served then */
 	uint64_t incarnation;
 	uint64_t last_seq; /* the last one that was begun */
 	char *package;
@@ -85,14 +95,16 @@ struct session {
 };
 
 /* A new one, with an id of its own. */
-struct session *session_new(struct server *server, const char *directory);
+struct session *session_new(struct server *server, unsigned owner, const char *directory);
 /*
  * By id or name. One that has no process any more gets a new one, and tells so. A name that nobody has is a new
  * session's if a directory is given; whoever asks for anything else that is not there is told so.
  */
-struct session *session_open(struct server *server, const char *id_or_name, const char *directory);
-/* By id or name; NULL if none is in the table. */
-struct session *session_find(struct server *server, const char *id_or_name);
+struct session *session_open(struct server *server, unsigned owner, const char *id_or_name, const char *directory);
+/* NULL if none is in the table. */
+struct session *session_find(struct server *server, const char *id);
+/* By id or name, one of that user's. */
+struct session *session_find_of(struct server *server, unsigned owner, const char *id_or_name);
 
 /* The work's texts are copied. */
 void session_evaluate(struct session *session, struct request *request, const struct work *work);
@@ -121,7 +133,7 @@ void session_ask_again(struct server *server);
 void session_died(struct server *server, const char *id, uint64_t pid, int status, bool has_heir);
 
 /* Steps that opening.c takes: an entry in the table, and what leads to a process. */
-struct session *session_make(struct server *server);
+struct session *session_make(struct server *server, unsigned owner);
 void session_release(struct session *session);
 /* Serves what was postponed. */
 void session_take_visits(struct session *session);
@@ -156,12 +168,23 @@ void session_lose_patience(struct session *session);
 bool session_reset_goes_on(struct session *session, struct evaluation *evaluation, struct result *result);
 /* What a former daemon has left to load; NULL: nothing. */
 void session_finish_reset(struct session *session, const char *systems);
-/* which goes on when the process is gone. */
-void session_await_end(struct session *session);
 /* The client has cancelled: true if the reset has begun and is finished for nobody. */
 bool session_reset_goes_on_alone(const struct evaluation *evaluation);
 /* The process died meanwhile: true if the evaluation belongs to a reset that this does not hinder, and waits again. */
 bool session_reset_survives(struct session *session, struct evaluation *evaluation, bool has_heir);
+
+/*
+ * Steps to the end of a process (ending.c). It is decided: nothing is sent to it any more, ended comes when it is gone;
+ */
+void session_begin_ending(struct session *session, session_ended_callback ended);
+/* it is asked to leave, or killed with its copies; */
+void session_dismiss_process(struct session *session);
+void session_kill_process(struct session *session);
+/* is it gone? */
+void session_await_end(struct session *session);
+
+/* It is deleted: whoever still waits for it is told so. */
+void session_discard(struct session *session);
 
 struct json_object *session_status(const struct session *session);
 /* Tells all workers to leave. */

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "database.h"
+#include "job.h"
 #include "log.h"
 
 #include <errno.h>
@@ -26,31 +27,6 @@
 /* A shim that stays away longer is not expected back. */
 #define CONVERSATION_SECONDS (30 * 24 * 3600)
 
-#define IN_MAX 9
-#define OUT_MAX 6
-
-struct job {
-	STAILQ_ENTRY(job) next;
-	enum database_statement statement;
-	/* Nobody waits for it: it may be grouped with others, and it is kept until the disk takes it. */
-	bool patient;
-	struct value in[IN_MAX];
-	size_t in_count;
-	struct value out[OUT_MAX];
-	enum database_result result;
-	void (*deliver)(struct job *job); /* on the event loop; may be NULL */
-	union {
-		store_status_callback status;
-		store_session_callback session;
-		store_answer_callback answer;
-		store_output_callback output;
-		store_conversation_callback conversation;
-	} done;
-	void *context;
-	bool owns_context; /* it is freed with the job, also if the callback never comes */
-};
-STAILQ_HEAD(job_list, job);
-
 struct store {
 	char *directory;
 	pthread_t thread;
@@ -68,54 +44,9 @@ struct store {
 	char problem[512];
 };
 
-/* ---- jobs */
-
-static struct job *job_new(enum database_statement statement, bool patient)
-{
-	struct job *job = new_zeroed(sizeof(*job));
-
-	job->statement = statement;
-	job->patient = patient;
-	return job;
-}
-
-static void job_free(struct job *job)
-{
-	for (size_t i = 0; i < IN_MAX; i++)
-		value_free(&job->in[i]);
-	for (size_t i = 0; i < OUT_MAX; i++)
-		value_free(&job->out[i]);
-	if (job->owns_context)
-		free(job->context);
-	free(job);
-}
-
-static void put_bytes(struct job *job, enum value_kind kind, const void *data, size_t length)
-{
-	struct value *value = &job->in[job->in_count++];
-
-	if (data)
-		*value = (struct value){.kind = kind, .data = new_copy(data, length), .length = length};
-}
-
-static void put_text(struct job *job, const char *text)
-{
-	put_bytes(job, VALUE_TEXT, text, text ? strlen(text) : 0);
-}
-
-static void put_nonce(struct job *job, const uint8_t *nonce)
-{
-	put_bytes(job, VALUE_BLOB, nonce, LINK_NONCE_SIZE);
-}
-
-static void put_number(struct job *job, uint64_t number)
-{
-	job->in[job->in_count++] = (struct value){.kind = VALUE_NUMBER, .number = (int64_t)number};
-}
-
 /* The thread sleeps through patient jobs until its group is complete, so that a busy loop does not wake it each time.
  */
-static void enqueue(struct store *store, struct job *job)
+void store_enqueue(struct store *store, struct job *job)
 {
 	pthread_mutex_lock(&store->mutex);
 	bool first = STAILQ_EMPTY(&store->queued);
@@ -173,6 +104,34 @@ static void hand_back(struct store *store, struct job_list *jobs)
 		abort();
 }
 
+static void run_statement(struct database *database, struct job *job)
+{
+	for (size_t i = 0; i < JOB_OUT_MAX; i++)
+		value_free(&job->out[i]);
+	job->result = database_run(database, job->statement, job->in, job->in_count, job->out, JOB_OUT_MAX);
+}
+
+/* The sequel gets what was found as its last value. */
+static void run_sequel(struct database *database, struct job *job)
+{
+	struct job *sequel = job->sequel;
+
+	sequel->in[sequel->in_count++] = job->out[0]; /* lent */
+	run_statement(database, sequel);
+	sequel->in[--sequel->in_count] = (struct value){0};
+	if (sequel->result != DATABASE_DONE)
+		job->result = sequel->result;
+}
+
+/* False if the transaction cannot go on. */
+static bool run_one(struct database *database, struct job *job)
+{
+	run_statement(database, job);
+	if (job->result == DATABASE_ROW && job->sequel)
+		run_sequel(database, job);
+	return job->result != DATABASE_BROKEN;
+}
+
 static bool run_all(struct database *database, struct job_list *jobs)
 {
 	struct job *job;
@@ -180,13 +139,8 @@ static bool run_all(struct database *database, struct job_list *jobs)
 	if (!database_begin(database))
 		return false;
 	STAILQ_FOREACH(job, jobs, next)
-	{
-		for (size_t i = 0; i < OUT_MAX; i++)
-			value_free(&job->out[i]);
-		job->result = database_run(database, job->statement, job->in, job->in_count, job->out, OUT_MAX);
-		if (job->result == DATABASE_BROKEN)
-			break;
-	}
+	if (!run_one(database, job))
+		break;
 	if (!job && database_commit(database))
 		return true;
 	database_rollback(database);
@@ -321,9 +275,9 @@ struct store *store_open(struct event_base *base, const char *directory)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 
 	struct job *job = job_new(DATABASE_FORGET_OLD_CONVERSATIONS, true);
-	put_number(job, store_universal_time() - CONVERSATION_SECONDS);
-	enqueue(store, job);
-	enqueue(store, job_new(DATABASE_FORGET_LOST_ANSWERS, true));
+	job_put_number(job, store_universal_time() - CONVERSATION_SECONDS);
+	store_enqueue(store, job);
+	store_enqueue(store, job_new(DATABASE_FORGET_LOST_ANSWERS, true));
 	return store;
 }
 
@@ -356,239 +310,4 @@ const char *store_problem(const struct store *store)
 uint64_t store_universal_time(void)
 {
 	return (uint64_t)time(NULL) + UINT64_C(2208988800);
-}
-
-/* ---- sessions */
-
-static void deliver_status(struct job *job)
-{
-	static const enum store_status statuses[] = {
-		[DATABASE_ROW] = STORE_DONE,
-		[DATABASE_DONE] = STORE_DONE,
-		[DATABASE_EXISTS] = STORE_EXISTS,
-		[DATABASE_BROKEN] = STORE_FAILED,
-	};
-
-	job->done.status(job->context, statuses[job->result]);
-}
-
-void store_add_session(
-	struct store *store, const struct store_session *session, store_status_callback done, void *context)
-{
-	struct job *job = job_new(DATABASE_ADD_SESSION, false);
-
-	put_text(job, session->id);
-	put_text(job, session->name);
-	put_number(job, session->owner);
-	put_text(job, session->directory);
-	put_number(job, session->created_at);
-	job->deliver = deliver_status;
-	job->done.status = done;
-	job->context = context;
-	enqueue(store, job);
-}
-
-static void deliver_session(struct job *job)
-{
-	struct store_found_session found = {
-		.id = job->out[0].data,
-		.name = job->out[1].data,
-		.directory = job->out[2].data,
-		.last_seq = (uint64_t)job->out[3].number,
-		.limits = job->out[4].data,
-		.reload = job->out[5].data,
-	};
-
-	job->done.session(job->context, job->result == DATABASE_ROW ? &found : NULL);
-}
-
-void store_find_session(
-	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context)
-{
-	struct job *job = job_new(DATABASE_FIND_SESSION, false);
-
-	put_text(job, id_or_name);
-	put_number(job, owner);
-	job->deliver = deliver_session;
-	job->done.session = done;
-	job->context = context;
-	enqueue(store, job);
-}
-
-static void set_column(struct store *store, enum database_statement statement, const char *session, const char *value,
-	store_status_callback done, void *context)
-{
-	struct job *job = job_new(statement, !done);
-
-	put_text(job, session);
-	put_text(job, value);
-	job->deliver = done ? deliver_status : NULL;
-	job->done.status = done;
-	job->context = context;
-	job->owns_context = true;
-	enqueue(store, job);
-}
-
-void store_set_limits(
-	struct store *store, const char *session, const char *limits, store_status_callback done, void *context)
-{
-	set_column(store, DATABASE_SET_LIMITS, session, limits, done, context);
-}
-
-void store_set_reload(
-	struct store *store, const char *session, const char *systems, store_status_callback done, void *context)
-{
-	set_column(store, DATABASE_SET_RELOAD, session, systems, done, context);
-}
-
-/* ---- evaluations and their answers */
-
-void store_add_evaluation(
-	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context)
-{
-	struct job *job = job_new(DATABASE_ADD_EVALUATION, true);
-
-	put_text(job, evaluation->session);
-	put_number(job, evaluation->seq);
-	put_bytes(job, VALUE_TEXT, evaluation->code, evaluation->code_length);
-	put_bytes(job, VALUE_TEXT, evaluation->text, evaluation->text_length);
-	put_text(job, evaluation->package);
-	put_number(job, (uint64_t)evaluation->outcome);
-	put_number(job, evaluation->started_at);
-	put_number(job, evaluation->elapsed_us);
-	put_text(job, evaluation->operation);
-	job->deliver = deliver_status;
-	job->done.status = done;
-	job->context = context;
-	job->owns_context = true;
-	enqueue(store, job);
-}
-
-void store_add_output(struct store *store, const struct store_output *output)
-{
-	struct job *job = job_new(DATABASE_ADD_OUTPUT, true);
-
-	put_text(job, output->session);
-	put_number(job, output->seq);
-	put_text(job, output->stream);
-	put_bytes(job, VALUE_TEXT, output->data, output->length);
-	put_number(job, output->is_whole);
-	enqueue(store, job);
-}
-
-static void deliver_output(struct job *job)
-{
-	struct store_found_output found = {
-		.seq = (uint64_t)job->out[0].number,
-		.text = job->out[1].data,
-		.length = job->out[1].length,
-		.characters = (uint64_t)job->out[2].number,
-		.is_whole = job->out[3].number != 0,
-	};
-
-	job->done.output(job->context, job->result == DATABASE_ROW ? &found : NULL);
-}
-
-void store_find_output(struct store *store, const char *session, uint64_t seq, const char *stream, uint64_t offset,
-	uint64_t length, store_output_callback done, void *context)
-{
-	struct job *job = job_new(DATABASE_FIND_OUTPUT, false);
-
-	put_text(job, session);
-	put_number(job, seq);
-	put_text(job, stream);
-	put_number(job, offset);
-	put_number(job, length);
-	job->deliver = deliver_output;
-	job->done.output = done;
-	job->context = context;
-	job->owns_context = true;
-	enqueue(store, job);
-}
-
-void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
-	const char *answer, size_t length)
-{
-	struct job *job = job_new(DATABASE_ADD_ANSWER, true);
-
-	put_nonce(job, nonce);
-	put_number(job, line);
-	put_number(job, item);
-	put_bytes(job, VALUE_TEXT, answer, length);
-	enqueue(store, job);
-}
-
-void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line)
-{
-	struct job *job = job_new(DATABASE_SETTLE, true);
-
-	put_nonce(job, nonce);
-	put_number(job, line);
-	enqueue(store, job);
-}
-
-static void deliver_answer(struct job *job)
-{
-	job->done.answer(job->context, job->result == DATABASE_ROW, job->out[0].data, job->out[0].length);
-}
-
-void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
-	store_answer_callback done, void *context)
-{
-	struct job *job = job_new(DATABASE_FIND_ANSWER, false);
-
-	put_nonce(job, nonce);
-	put_number(job, line);
-	put_number(job, item);
-	job->deliver = deliver_answer;
-	job->done.answer = done;
-	job->context = context;
-	job->owns_context = true;
-	enqueue(store, job);
-}
-
-/* ---- conversations */
-
-void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *revision,
-	uint64_t initialize_line, const char *session, store_status_callback done, void *context)
-{
-	struct job *job = job_new(DATABASE_SAVE_CONVERSATION, !done);
-
-	put_nonce(job, nonce);
-	put_text(job, revision);
-	put_number(job, initialize_line);
-	put_text(job, session);
-	put_number(job, store_universal_time());
-	job->deliver = done ? deliver_status : NULL;
-	job->done.status = done;
-	job->context = context;
-	enqueue(store, job);
-}
-
-void store_forget_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE])
-{
-	struct job *job = job_new(DATABASE_FORGET_CONVERSATION, true);
-
-	put_nonce(job, nonce);
-	enqueue(store, job);
-	store_settle(store, nonce, INT64_MAX);
-}
-
-static void deliver_conversation(struct job *job)
-{
-	job->done.conversation(job->context, job->result == DATABASE_ROW, job->out[0].data,
-		(uint64_t)job->out[1].number, job->out[2].data);
-}
-
-void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
-	store_conversation_callback done, void *context)
-{
-	struct job *job = job_new(DATABASE_FIND_CONVERSATION, false);
-
-	put_nonce(job, nonce);
-	job->deliver = deliver_conversation;
-	job->done.conversation = done;
-	job->context = context;
-	job->owns_context = true;
-	enqueue(store, job);
 }

@@ -54,6 +54,10 @@ typedef void (*store_session_callback)(void *context, const struct store_found_s
 void store_find_session(
 	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
 
+/* A client of that name uses it from there. */
+void store_use_session(
+	struct store *store, const char *session, unsigned owner, const char *directory, const char *client);
+
 /* Both: done may be NULL. The context was allocated for this call: the store frees it. */
 void store_set_limits(
 	struct store *store, const char *session, const char *limits, store_status_callback done, void *context);
@@ -114,8 +118,14 @@ void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE
 /* Answers to lines up to this one are not needed any more. */
 void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line);
 
-/* The context was allocated for this call: the store frees it. */
-typedef void (*store_answer_callback)(void *context, bool found, const char *answer, size_t length);
+struct store_found_answer {
+	const char *text; /* NULL if it was cancelled */
+	size_t length;
+	const char *tool; /* not NULL: the text is data, and that tool makes the answer from it */
+};
+
+/* found is NULL if there is none. The context was allocated for this call: the store frees it. */
+typedef void (*store_answer_callback)(void *context, const struct store_found_answer *found);
 void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
 	store_answer_callback done, void *context);
 

@@ -229,7 +229,7 @@ void session_lose_patience(struct session *session)
 		try_to_reach(session);
 		return;
 	}
-	if (session->state == SESSION_RESETTING) {
+	if (session->state == SESSION_ENDING) {
 		session_await_end(session);
 		return;
 	}
@@ -265,7 +265,7 @@ void session_died(struct server *server, const char *id, uint64_t pid, int statu
 
 	if (!session || session->state == SESSION_EMPTY || session->state == SESSION_WAITING)
 		return;
-	if (session->state == SESSION_RESETTING) {
+	if (session->state == SESSION_ENDING) {
 		if (pid == session->ended_pid)
 			session->ended_pid = 0;
 		return;

@@ -10,17 +10,23 @@
 #include "store.h"
 #include "tools.h"
 
-/* The session of that id or name; NULL if there can be none, and the request is then answered. */
-static struct session *named_session(
-	struct server *server, struct request *request, const char *name, const char *directory)
+/* Can it be one? If not the request is answered. */
+static bool check_name(struct request *request, const char *name)
 {
 	if (*name && (strncmp(name, "session-", 8) != 0 || session_id_valid(name)))
-		return session_open(server, name, directory);
+		return true;
 	tools_fail(request, "INVALID-SESSION-ID",
 		"\"%.64s\" is not a session id; one looks like session-20260120-143022-A4F2. Leave `session` out to use this "
 		"connection's own.",
 		name);
-	return NULL;
+	return false;
+}
+
+/* The session of that id or name; NULL if there can be none, and the request is then answered. */
+static struct session *named_session(
+	struct server *server, struct request *request, const char *name, const char *directory)
+{
+	return check_name(request, name) ? session_open(server, request->conversation->owner, name, directory) : NULL;
 }
 
 /* The session of calls that name none; made when it is first needed. */
@@ -30,11 +36,11 @@ static struct session *default_session(struct server *server, struct request *re
 	struct session *session;
 
 	if (conversation->session)
-		return session_open(server, conversation->session, NULL);
+		return session_open(server, conversation->owner, conversation->session, NULL);
 	if (conversation->wanted_session)
 		session = named_session(server, request, conversation->wanted_session, conversation->directory);
 	else
-		session = session_new(server, conversation->directory);
+		session = session_new(server, conversation->owner, conversation->directory);
 	if (!session)
 		return NULL;
 	conversation->session = new_text(session->id);
@@ -73,6 +79,25 @@ struct session *target_known_session(
 		*answered = session == NULL;
 	}
 	return session;
+}
+
+const char *target_name(struct request *request, struct json_object *arguments)
+{
+	const struct conversation *conversation = request->conversation;
+	const char *name;
+
+	if (!argument_text(request, arguments, "session", &name))
+		return NULL;
+	if (name)
+		return check_name(request, name) ? name : NULL;
+	if (conversation->session)
+		return conversation->session;
+	if (conversation->wanted_session)
+		return conversation->wanted_session;
+	tools_fail(request, "SESSION-NOT-FOUND",
+		"This connection has no session yet. Name one with `session` (list-sessions shows them), or evaluate something "
+		"first.");
+	return NULL;
 }
 
 void target_evaluate(

@@ -16,6 +16,12 @@ struct session *target_session(struct server *server, struct request *request, s
 struct session *target_known_session(
 	struct server *server, struct request *request, struct json_object *arguments, bool *answered);
 
+/*
+ * For tools that need no more than what is stored of it: its id or name, within the arguments or the conversation. NULL
+ * if the call is for none; the request has been answered then.
+ */
+const char *target_name(struct request *request, struct json_object *arguments);
+
 /* Has the session do it; the request is answered when it has. */
 void target_evaluate(
 	struct server *server, struct request *request, struct json_object *arguments, const struct work *work);

@@ -11,12 +11,18 @@
 #include <stdio.h>
 
 static const struct tool tools[] = {
-	{embedded_tool_evaluate_lisp, tool_evaluate},
-	{embedded_tool_list_definitions, tool_list_definitions},
-	{embedded_tool_reset_session, tool_reset},
-	{embedded_tool_load_system, tool_load_system},
-	{embedded_tool_configure_limits, tool_configure_limits},
-	{embedded_tool_read_output, tool_read_output},
+	{embedded_tool_evaluate_lisp, tool_evaluate, NULL},
+	{embedded_tool_list_definitions, tool_list_definitions, NULL},
+	{embedded_tool_reset_session, tool_reset, NULL},
+	{embedded_tool_load_system, tool_load_system, NULL},
+	{embedded_tool_configure_limits, tool_configure_limits, NULL},
+	{embedded_tool_read_output, tool_read_output, NULL},
+	{embedded_tool_create_session, tool_create_session, finish_create_session},
+	{embedded_tool_list_sessions, tool_list_sessions, finish_list_sessions},
+	{embedded_tool_session_info, tool_session_info, finish_session_info},
+	{embedded_tool_resume_session, tool_resume_session, finish_resume_session},
+	{embedded_tool_rename_session, tool_rename_session, finish_rename_session},
+	{embedded_tool_delete_session, tool_delete_session, finish_delete_session},
 };
 
 #define TOOLS (sizeof(tools) / sizeof(*tools))
@@ -71,6 +77,10 @@ static bool has_type(struct json_object *value, const char *type)
 		return json_object_is_type(value, json_type_int);
 	if (strcmp(type, "boolean") == 0)
 		return json_object_is_type(value, json_type_boolean);
+	if (strcmp(type, "object") == 0)
+		return json_object_is_type(value, json_type_object);
+	if (strcmp(type, "array") == 0)
+		return json_object_is_type(value, json_type_array);
 	return false;
 }
 
@@ -100,7 +110,7 @@ static bool find_misfit(
 	struct json_object *minimum = json_object_object_get(property, "minimum");
 
 	if (!has_type(value, type)) {
-		snprintf(problem, size, "Argument %s must be %s %s", name, *type == 'i' ? "an" : "a", type);
+		snprintf(problem, size, "Argument %s must be %s %s", name, strchr("aio", *type) ? "an" : "a", type);
 	} else if (words && !is_one_of(value, words)) {
 		snprintf(problem, size, "Argument %s must be one of:", name);
 		put_words(problem, size, words);
@@ -153,6 +163,16 @@ void tools_refuse_arguments(struct request *request, const char *problem)
 
 /* ---- calling */
 
+/* TOOLS if there is none. */
+static size_t find(const char *name)
+{
+	size_t i = 0;
+
+	while (i < TOOLS && strcmp(json_object_get_string(json_object_object_get(definitions[i], "name")), name) != 0)
+		i++;
+	return i;
+}
+
 void tools_call(struct server *server, struct request *request)
 {
 	struct json_object *name, *arguments = NULL, *none;
@@ -169,9 +189,7 @@ void tools_call(struct server *server, struct request *request)
 		request_refuse(request, RPC_INVALID_PARAMS, "arguments must be an object");
 		return;
 	}
-	for (i = 0; i < TOOLS; i++)
-		if (json_object_equal(json_object_object_get(definitions[i], "name"), name))
-			break;
+	i = find(json_object_get_string(name));
 	if (i == TOOLS) {
 		snprintf(problem, sizeof(problem), "Unknown tool: %.200s", json_object_get_string(name));
 		request_error(request, RPC_INVALID_PARAMS, problem, NULL);
@@ -185,6 +203,25 @@ void tools_call(struct server *server, struct request *request)
 	else
 		tools[i].call(server, request, arguments);
 	json_object_put(none);
+}
+
+void tools_finish(struct request *request, const char *tool, struct json_object *data)
+{
+	size_t i = find(tool);
+
+	if (i < TOOLS && tools[i].finish)
+		tools[i].finish(request, data);
+	else /* of a newer version */
+		tools_fail(request, "INTERRUPTED",
+			"The call has been served, but what it answered is not known any more.");
+}
+
+void tools_answer(struct request *request, const struct text *text, struct json_object *data)
+{
+	struct report report = {.text = *text, .data = data};
+
+	request_result(request, tools_result(request, &report));
+	json_object_put(data);
 }
 
 struct json_object *tools_result(const struct request *request, const struct report *report)

@@ -15,6 +15,8 @@ struct tool {
 	const char *definition; /* JSON: name, title, description, inputSchema, outputSchema, annotations */
 	/* Arguments fit the schema. The handler sees to it that the request ends. */
 	void (*call)(struct server *server, struct request *request, struct json_object *arguments);
+	/* Of tools that the store answers, see inquiry.h: ends the request with what it said. NULL for others. */
+	void (*finish)(struct request *request, struct json_object *data);
 };
 
 /* Reads the definitions; before anything else of this module. */
@@ -27,6 +29,9 @@ struct json_object *tools_list(const struct revision *revision);
 /* Serves tools/call. */
 void tools_call(struct server *server, struct request *request);
 
+/* For a tool with `finish`. */
+void tools_finish(struct request *request, const char *tool, struct json_object *data);
+
 /* A tool's result in the revision's form. */
 struct json_object *tools_result(const struct request *request, const struct report *report);
 /* Ends the request because an argument is wrong, in the revision's form; the problem ends without a full stop. */
@@ -35,6 +40,9 @@ void tools_refuse_arguments(struct request *request, const char *problem);
 void tools_fail(struct request *request, const char *type, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Ends the request well: text for people and the data, which passes into the request's ownership and may be NULL. */
+void tools_answer(struct request *request, const struct text *text, struct json_object *data);
+
 /* Handlers; those of a group are in one file. */
 void tool_evaluate(struct server *server, struct request *request, struct json_object *arguments);
 void tool_read_output(struct server *server, struct request *request, struct json_object *arguments);
@@ -42,6 +50,19 @@ void tool_list_definitions(struct server *server, struct request *request, struc
 void tool_reset(struct server *server, struct request *request, struct json_object *arguments);
 void tool_load_system(struct server *server, struct request *request, struct json_object *arguments);
 void tool_configure_limits(struct server *server, struct request *request, struct json_object *arguments);
+void tool_create_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_list_sessions(struct server *server, struct request *request, struct json_object *arguments);
+void tool_session_info(struct server *server, struct request *request, struct json_object *arguments);
+void tool_resume_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_rename_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_delete_session(struct server *server, struct request *request, struct json_object *arguments);
+
+void finish_create_session(struct request *request, struct json_object *data);
+void finish_list_sessions(struct request *request, struct json_object *data);
+void finish_session_info(struct request *request, struct json_object *data);
+void finish_resume_session(struct request *request, struct json_object *data);
+void finish_rename_session(struct request *request, struct json_object *data);
+void finish_delete_session(struct request *request, struct json_object *data);
 
 /* What several of them share: the argument timeout. False if it is not allowed; the request has been answered then. */
 bool tool_time_limit(struct request *request, struct json_object *arguments, enum limit limit, struct work *work);

@@ -145,6 +145,7 @@ class Runtime:
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
                 self.environment[name] = os.environ[name]
+        self.database = self.directory / "state" / "cl-mcpd" / "sessions.db"
         Runtime.living.append(self)
 
     def __enter__(self):
@@ -519,7 +520,7 @@ class Client:
             params["arguments"] = arguments
         return self.request("tools/call", params, timeout=timeout)
 
-    def tool(self, name, **arguments):
+    def tool(self, name, /, **arguments):
         """Calls any tool; underscores in the names of arguments are hyphens."""
         answer = self.call(name, {key.replace("_", "-"): value for key, value in arguments.items()})
         assert "result" in answer, answer

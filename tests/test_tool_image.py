@@ -169,7 +169,7 @@ def test_a_session_whose_process_is_stopped_can_be_reset(own_runtime):
         client.evaluate("(defvar *n* 1)")
         pid = session_of(client)["pid"]
         reset = client.start("tools/call", {"name": "reset-session", "arguments": {}})
-        wait_until(lambda: client.answered(reset) or session_of(client)["state"] == "resetting", "it has begun")
+        wait_until(lambda: client.answered(reset) or session_of(client)["state"] == "ending", "it has begun")
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
             wait_until(lambda: client.answered(reset), "it is done")

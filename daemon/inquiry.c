@@ -1,0 +1,148 @@
+/*
+ * inquiry.c - from a tool call to a job of the store, and back.
+ */
+#include "inquiry.h"
+
+#include "alloc.h"
+#include "conversation.h"
+#include "job.h"
+#include "server.h"
+#include "session.h"
+#include "tools.h"
+
+struct inquiry {
+	struct request *request;
+	struct job *job;
+	inquiry_callback done;
+	void *context;
+};
+
+struct inquiry *inquiry_new(struct request *request, enum database_statement statement)
+{
+	struct inquiry *inquiry = new_zeroed(sizeof(*inquiry));
+
+	inquiry->request = request;
+	inquiry->job = job_new(statement, false);
+	job_put_number(inquiry->job, request->conversation->owner);
+	return inquiry;
+}
+
+void inquiry_text(struct inquiry *inquiry, const char *text)
+{
+	job_put_text(inquiry->job, text);
+}
+
+void inquiry_number(struct inquiry *inquiry, int64_t number)
+{
+	job_put_number(inquiry->job, (uint64_t)number);
+}
+
+void inquiry_keep_answer(struct inquiry *inquiry, const char *tool)
+{
+	const struct request *request = inquiry->request;
+	struct job *sequel = job_new(DATABASE_ADD_ANSWER, false);
+
+	job_put_nonce(sequel, request->conversation->nonce);
+	job_put_number(sequel, request->line);
+	job_put_number(sequel, request->item);
+	job_put_text(sequel, tool);
+	inquiry->job->sequel = sequel;
+	request->conversation->answers_stored = true;
+}
+
+static struct json_object *parse(const struct value *value)
+{
+	struct json_tokener *tokener = must(json_tokener_new_ex(64));
+	struct json_object *data = json_tokener_parse_ex(tokener, value->data, (int)value->length);
+
+	if (!data && json_tokener_get_error(tokener) == json_tokener_continue)
+		data = json_tokener_parse_ex(tokener, "", 1);
+	json_tokener_free(tokener);
+	return data;
+}
+
+static void deliver(struct job *job)
+{
+	static const enum inquiry_status statuses[] = {
+		[DATABASE_ROW] = INQUIRY_FOUND,
+		[DATABASE_DONE] = INQUIRY_NOTHING,
+		[DATABASE_EXISTS] = INQUIRY_EXISTS,
+		[DATABASE_REFUSED] = INQUIRY_REFUSED,
+	};
+	struct inquiry *inquiry = job->context;
+	struct request *request = inquiry->request;
+	struct inquiry_said said = {0};
+
+	request->conversation->lookups--;
+	if (request->unwanted) {
+		request_withdraw(request);
+	} else if (job->result == DATABASE_BROKEN) {
+		const char *problem = store_problem(request->conversation->server->store);
+		tools_fail(request, "STORAGE-FAILED", "Nothing was changed: %s. Try again when that is mended.",
+			problem ? problem : "the database did not answer");
+	} else {
+		said.status = statuses[job->result];
+		if (said.status == INQUIRY_FOUND)
+			said.data = parse(&job->out[0]);
+		else
+			said.words = job->out[0].data;
+		inquiry->done(request, &said, inquiry->context);
+		json_object_put(said.data);
+	}
+	free(inquiry->context);
+}
+
+void inquiry_send(struct inquiry *inquiry, inquiry_callback done, void *context)
+{
+	struct job *job = inquiry->job;
+
+	inquiry->done = done;
+	inquiry->context = context;
+	inquiry->request->conversation->lookups++;
+	job->deliver = deliver;
+	job->context = inquiry;
+	job->owns_context = true;
+	store_enqueue(inquiry->request->conversation->server->store, job);
+}
+
+void inquiry_refuse(struct request *request, const struct inquiry_said *said, const char *session)
+{
+	if (said->status == INQUIRY_EXISTS)
+		tools_fail(request, "SESSION-EXISTS",
+			"A session of that name or id is there already. Choose another name, or go on with it: resume-session.");
+	else if (said->status == INQUIRY_NOTHING)
+		tools_fail(request, "SESSION-NOT-FOUND", SESSION_UNKNOWN, session ? session : "");
+	else if (said->words && strstr(said->words, "metadata_fits"))
+		tools_fail(request, "METADATA-OVERFLOW",
+			"A session's metadata may have 64 KB, and this would be more. What was stored stays; remove keys first, or "
+			"store less.");
+	else
+		tools_fail(request, "INVALID-ARGUMENTS", "The database refuses that: %s.",
+			said->words ? said->words : "for no reason");
+}
+
+struct errand {
+	const char *tool;
+	char session[];
+};
+
+static void on_errand_done(struct request *request, const struct inquiry_said *said, void *context)
+{
+	const struct errand *errand = context;
+
+	if (said->status == INQUIRY_FOUND)
+		tools_finish(request, errand->tool, said->data);
+	else
+		inquiry_refuse(request, said, errand->session);
+}
+
+void inquiry_send_for_tool(struct inquiry *inquiry, const char *tool, const char *session)
+{
+	size_t length = session ? strlen(session) : 0;
+	struct errand *errand = new_zeroed(sizeof(*errand) + length + 1);
+
+	errand->tool = tool;
+	if (session)
+		memcpy(errand->session, session, length);
+	inquiry_send(inquiry, on_errand_done, errand);
+}

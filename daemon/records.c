@@ -1,0 +1,262 @@
+/*
+ * records.c - what the store keeps of sessions, evaluations and conversations: a function for each statement.
+ */
+#include "store.h"
+
+#include "alloc.h"
+#include "job.h"
+
+/* ---- sessions */
+
+static void deliver_status(struct job *job)
+{
+	static const enum store_status statuses[] = {
+		[DATABASE_ROW] = STORE_DONE,
+		[DATABASE_DONE] = STORE_DONE,
+		[DATABASE_EXISTS] = STORE_EXISTS,
+		[DATABASE_REFUSED] = STORE_FAILED,
+		[DATABASE_BROKEN] = STORE_FAILED,
+	};
+
+	job->done.status(job->context, statuses[job->result]);
+}
+
+void store_add_session(
+	struct store *store, const struct store_session *session, store_status_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_ADD_SESSION, false);
+
+	job_put_text(job, session->id);
+	job_put_text(job, session->name);
+	job_put_number(job, session->owner);
+	job_put_text(job, session->directory);
+	job_put_number(job, session->created_at);
+	job->deliver = deliver_status;
+	job->done.status = done;
+	job->context = context;
+	store_enqueue(store, job);
+}
+
+static void deliver_session(struct job *job)
+{
+	struct store_found_session found = {
+		.id = job->out[0].data,
+		.name = job->out[1].data,
+		.directory = job->out[2].data,
+		.last_seq = (uint64_t)job->out[3].number,
+		.limits = job->out[4].data,
+		.reload = job->out[5].data,
+	};
+
+	job->done.session(job->context, job->result == DATABASE_ROW ? &found : NULL);
+}
+
+void store_find_session(
+	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_FIND_SESSION, false);
+
+	job_put_text(job, id_or_name);
+	job_put_number(job, owner);
+	job->deliver = deliver_session;
+	job->done.session = done;
+	job->context = context;
+	store_enqueue(store, job);
+}
+
+void store_use_session(
+	struct store *store, const char *session, unsigned owner, const char *directory, const char *client)
+{
+	struct job *job = job_new(DATABASE_USE_SESSION, true);
+
+	job_put_number(job, owner);
+	job_put_text(job, session);
+	job_put_text(job, directory);
+	job_put_text(job, client);
+	store_enqueue(store, job);
+}
+
+static void set_column(struct store *store, enum database_statement statement, const char *session, const char *value,
+	store_status_callback done, void *context)
+{
+	struct job *job = job_new(statement, !done);
+
+	job_put_text(job, session);
+	job_put_text(job, value);
+	job->deliver = done ? deliver_status : NULL;
+	job->done.status = done;
+	job->context = context;
+	job->owns_context = true;
+	store_enqueue(store, job);
+}
+
+void store_set_limits(
+	struct store *store, const char *session, const char *limits, store_status_callback done, void *context)
+{
+	set_column(store, DATABASE_SET_LIMITS, session, limits, done, context);
+}
+
+void store_set_reload(
+	struct store *store, const char *session, const char *systems, store_status_callback done, void *context)
+{
+	set_column(store, DATABASE_SET_RELOAD, session, systems, done, context);
+}
+
+/* ---- evaluations and their answers */
+
+void store_add_evaluation(
+	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_ADD_EVALUATION, true);
+
+	job_put_text(job, evaluation->session);
+	job_put_number(job, evaluation->seq);
+	job_put_bytes(job, VALUE_TEXT, evaluation->code, evaluation->code_length);
+	job_put_bytes(job, VALUE_TEXT, evaluation->text, evaluation->text_length);
+	job_put_text(job, evaluation->package);
+	job_put_number(job, (uint64_t)evaluation->outcome);
+	job_put_number(job, evaluation->started_at);
+	job_put_number(job, evaluation->elapsed_us);
+	job_put_text(job, evaluation->operation);
+	job->deliver = deliver_status;
+	job->done.status = done;
+	job->context = context;
+	job->owns_context = true;
+	store_enqueue(store, job);
+}
+
+void store_add_output(struct store *store, const struct store_output *output)
+{
+	struct job *job = job_new(DATABASE_ADD_OUTPUT, true);
+
+	job_put_text(job, output->session);
+	job_put_number(job, output->seq);
+	job_put_text(job, output->stream);
+	job_put_bytes(job, VALUE_TEXT, output->data, output->length);
+	job_put_number(job, output->is_whole);
+	store_enqueue(store, job);
+}
+
+static void deliver_output(struct job *job)
+{
+	struct store_found_output found = {
+		.seq = (uint64_t)job->out[0].number,
+		.text = job->out[1].data,
+		.length = job->out[1].length,
+		.characters = (uint64_t)job->out[2].number,
+		.is_whole = job->out[3].number != 0,
+	};
+
+	job->done.output(job->context, job->result == DATABASE_ROW ? &found : NULL);
+}
+
+void store_find_output(struct store *store, const char *session, uint64_t seq, const char *stream, uint64_t offset,
+	uint64_t length, store_output_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_FIND_OUTPUT, false);
+
+	job_put_text(job, session);
+	job_put_number(job, seq);
+	job_put_text(job, stream);
+	job_put_number(job, offset);
+	job_put_number(job, length);
+	job->deliver = deliver_output;
+	job->done.output = done;
+	job->context = context;
+	job->owns_context = true;
+	store_enqueue(store, job);
+}
+
+void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
+	const char *answer, size_t length)
+{
+	struct job *job = job_new(DATABASE_ADD_ANSWER, true);
+
+	job_put_nonce(job, nonce);
+	job_put_number(job, line);
+	job_put_number(job, item);
+	job_put_nothing(job);
+	job_put_bytes(job, VALUE_TEXT, answer, length);
+	store_enqueue(store, job);
+}
+
+void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line)
+{
+	struct job *job = job_new(DATABASE_SETTLE, true);
+
+	job_put_nonce(job, nonce);
+	job_put_number(job, line);
+	store_enqueue(store, job);
+}
+
+static void deliver_answer(struct job *job)
+{
+	struct store_found_answer found = {
+		.text = job->out[0].data,
+		.length = job->out[0].length,
+		.tool = job->out[1].data,
+	};
+
+	job->done.answer(job->context, job->result == DATABASE_ROW ? &found : NULL);
+}
+
+void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
+	store_answer_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_FIND_ANSWER, false);
+
+	job_put_nonce(job, nonce);
+	job_put_number(job, line);
+	job_put_number(job, item);
+	job->deliver = deliver_answer;
+	job->done.answer = done;
+	job->context = context;
+	job->owns_context = true;
+	store_enqueue(store, job);
+}
+
+/* ---- conversations */
+
+void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *revision,
+	uint64_t initialize_line, const char *session, store_status_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_SAVE_CONVERSATION, !done);
+
+	job_put_nonce(job, nonce);
+	job_put_text(job, revision);
+	job_put_number(job, initialize_line);
+	job_put_text(job, session);
+	job_put_number(job, store_universal_time());
+	job->deliver = done ? deliver_status : NULL;
+	job->done.status = done;
+	job->context = context;
+	store_enqueue(store, job);
+}
+
+void store_forget_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE])
+{
+	struct job *job = job_new(DATABASE_FORGET_CONVERSATION, true);
+
+	job_put_nonce(job, nonce);
+	store_enqueue(store, job);
+	store_settle(store, nonce, INT64_MAX);
+}
+
+static void deliver_conversation(struct job *job)
+{
+	job->done.conversation(job->context, job->result == DATABASE_ROW, job->out[0].data,
+		(uint64_t)job->out[1].number, job->out[2].data);
+}
+
+void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
+	store_conversation_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_FIND_CONVERSATION, false);
+
+	job_put_nonce(job, nonce);
+	job->deliver = deliver_conversation;
+	job->done.conversation = done;
+	job->context = context;
+	job->owns_context = true;
+	store_enqueue(store, job);
+}

@@ -1,0 +1,302 @@
+/*
+ * tool-sessions.c - the tools for sessions as a whole: create, list, describe, resume, rename.
+ */
+#include "tools.h"
+
+#include "alloc.h"
+#include "arguments.h"
+#include "card.h"
+#include "conversation.h"
+#include "inquiry.h"
+#include "server.h"
+#include "session.h"
+#include "store.h"
+#include "target.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define NAME_MAX_BYTES 256
+#define PAGE_DEFAULT 20
+#define PAGE_MAX 1000
+
+/* A name must not look like an id, and must fit into a line. False if it does not; the request has been answered then.
+ */
+static bool check_new_name(struct request *request, const char *name)
+{
+	size_t length = strlen(name);
+	bool is_good = length <= NAME_MAX_BYTES && strncmp(name, "session-", 8) != 0;
+
+	for (size_t i = 0; i < length; i++)
+		is_good = is_good && (unsigned char)name[i] >= ' ' && name[i] != '\x7f';
+	if (!is_good)
+		tools_refuse_arguments(request,
+			"Argument name must be one line of at most 256 bytes that does not begin with session-");
+	return is_good;
+}
+
+/* ---- create-session */
+
+/* What is to be created, for another try with another id. */
+struct creation {
+	char *name, *model, *metadata;
+	bool has_history;
+	unsigned draws;
+};
+
+static void creation_free(struct creation *creation)
+{
+	free(creation->name);
+	free(creation->model);
+	free(creation->metadata);
+	free(creation);
+}
+
+static void create(struct request *request, struct creation *creation);
+
+/* Ids clash when two sessions are made in one second and draw the same of 65,536 suffixes. */
+#define DRAWS_MAX 20
+
+struct attempt {
+	struct creation *creation;
+};
+
+static void on_created(struct request *request, const struct inquiry_said *said, void *context)
+{
+	struct creation *creation = ((struct attempt *)context)->creation;
+
+	if (said->status == INQUIRY_EXISTS && strstr(said->words, "sessions.id") && creation->draws++ < DRAWS_MAX) {
+		create(request, creation);
+		return;
+	}
+	if (said->status == INQUIRY_FOUND)
+		tools_finish(request, "create-session", said->data);
+	else
+		inquiry_refuse(request, said, creation->name);
+	creation_free(creation);
+}
+
+static void create(struct request *request, struct creation *creation)
+{
+	struct inquiry *inquiry = inquiry_new(request, DATABASE_CREATE_SESSION);
+	struct attempt *attempt = new_zeroed(sizeof(*attempt));
+	char id[WORKLINK_SESSION_ID_LENGTH + 1];
+
+	session_id_draw(id);
+	inquiry_text(inquiry, id);
+	inquiry_text(inquiry, creation->name);
+	inquiry_text(inquiry, request->conversation->directory);
+	inquiry_text(inquiry, creation->model);
+	inquiry_text(inquiry, creation->metadata);
+	inquiry_number(inquiry, creation->has_history);
+	inquiry_text(inquiry, "");
+	inquiry_number(inquiry, (int64_t)store_universal_time());
+	inquiry_keep_answer(inquiry, "create-session");
+	attempt->creation = creation;
+	inquiry_send(inquiry, on_created, attempt);
+}
+
+void tool_create_session(struct server *server, struct request *request, struct json_object *arguments)
+{
+	struct json_object *metadata = json_object_object_get(arguments, "metadata");
+	const char *name, *model;
+
+	(void)server;
+	if (!argument_text(request, arguments, "name", &name) || !argument_text(request, arguments, "model", &model) ||
+		(name && !check_new_name(request, name)))
+		return;
+	struct creation *creation = new_zeroed(sizeof(*creation));
+	creation->name = name && *name ? new_text(name) : NULL;
+	creation->model = new_text(model);
+	if (metadata)
+		creation->metadata = new_text(json_object_to_json_string_ext(metadata, JSON_C_TO_STRING_PLAIN));
+	creation->has_history = !json_object_object_get(arguments, "history") || argument_flag(arguments, "history");
+	create(request, creation);
+}
+
+void finish_create_session(struct request *request, struct json_object *data)
+{
+	struct text text = {0};
+
+	text_printf(&text, "Created %s", card_text(data, "id"));
+	if (*card_text(data, "name"))
+		text_printf(&text, " \"%s\"", card_text(data, "name"));
+	text_puts(&text,
+		request->revision->stateless
+			? ".\nPass it as `session`."
+			: ".\nPass it as `session`, or make it this connection's own with resume-session.");
+	tools_answer(request, &text, json_object_get(data));
+	text_free(&text);
+}
+
+/* ---- list-sessions */
+
+/* A cursor is "UPDATED_AT/ID" of the last one of the page before. False if it is none. */
+static bool read_cursor(const char *cursor, int64_t *updated_at, const char **id)
+{
+	char *end;
+
+	*updated_at = strtoll(cursor, &end, 10);
+	*id = end + 1;
+	return end != cursor && *end == '/' && session_id_valid(end + 1);
+}
+
+void tool_list_sessions(struct server *server, struct request *request, struct json_object *arguments)
+{
+	uint64_t limit = PAGE_DEFAULT;
+	const char *cursor, *id = NULL;
+	int64_t updated_at = 0;
+
+	(void)server;
+	if (!argument_number(request, arguments, "limit", PAGE_MAX, &limit) ||
+		!argument_text(request, arguments, "cursor", &cursor))
+		return;
+	if (cursor && !read_cursor(cursor, &updated_at, &id)) {
+		tools_refuse_arguments(request, "Argument cursor must be one that list-sessions has given");
+		return;
+	}
+	struct inquiry *inquiry = inquiry_new(request, DATABASE_LIST_SESSIONS);
+	if (cursor)
+		inquiry_number(inquiry, updated_at);
+	else
+		inquiry_text(inquiry, NULL);
+	inquiry_text(inquiry, id);
+	inquiry_number(inquiry, (int64_t)limit);
+	inquiry_send_for_tool(inquiry, "list-sessions", NULL);
+}
+
+static void put_cursor(struct text *text, struct json_object *data, struct json_object *last)
+{
+	char cursor[64];
+
+	snprintf(cursor, sizeof(cursor), "%" PRId64 "/%s", card_number(last, "updated_at"), card_text(last, "id"));
+	json_object_object_add(data, "next_cursor", json_object_new_string(cursor));
+	text_printf(text, "More: list-sessions with cursor %s\n", cursor);
+}
+
+void finish_list_sessions(struct request *request, struct json_object *data)
+{
+	struct json_object *cards = json_object_object_get(data, "sessions");
+	size_t count = json_object_array_length(cards);
+	struct text text = {0};
+
+	text_printf(&text, "%" PRId64 " session%s\n", card_number(data, "total"),
+		card_number(data, "total") == 1 ? "" : "s");
+	for (size_t i = 0; i < count; i++) {
+		card_complete(request->conversation->server, json_object_array_get_idx(cards, i));
+		card_put_line(&text, json_object_array_get_idx(cards, i));
+	}
+	if (json_object_get_boolean(json_object_object_get(data, "more")))
+		put_cursor(&text, data, json_object_array_get_idx(cards, count - 1));
+	json_object_object_del(data, "more");
+	text.data[--text.length] = '\0';
+	tools_answer(request, &text, json_object_get(data));
+	text_free(&text);
+}
+
+/* ---- session-info, resume-session, rename-session */
+
+void tool_session_info(struct server *server, struct request *request, struct json_object *arguments)
+{
+	const char *session = target_name(request, arguments);
+
+	(void)server;
+	if (!session)
+		return;
+	struct inquiry *inquiry = inquiry_new(request, DATABASE_SHOW_SESSION);
+	inquiry_text(inquiry, session);
+	inquiry_send_for_tool(inquiry, "session-info", session);
+}
+
+void finish_session_info(struct request *request, struct json_object *data)
+{
+	struct text text = {0};
+
+	card_complete(request->conversation->server, data);
+	card_put_all(&text, data);
+	tools_answer(request, &text, json_object_get(data));
+	text_free(&text);
+}
+
+void tool_resume_session(struct server *server, struct request *request, struct json_object *arguments)
+{
+	const char *session = target_name(request, arguments);
+
+	(void)server;
+	if (!session)
+		return;
+	struct inquiry *inquiry = inquiry_new(request, DATABASE_SHOW_SESSION);
+	inquiry_text(inquiry, session);
+	inquiry_send_for_tool(inquiry, "resume-session", session);
+}
+
+struct resumption {
+	struct request *request;
+	struct json_object *card;
+};
+
+/* The store knows the connection's new default: a daemon that dies now has a successor that goes on with it. */
+static void on_resumed(void *context, enum store_status status)
+{
+	struct resumption *resumption = context;
+	struct request *request = resumption->request;
+	struct text text = {0};
+
+	request->conversation->lookups--;
+	if (request->unwanted) {
+		request_withdraw(request);
+	} else if (status != STORE_DONE) {
+		tools_fail(request, "STORAGE-FAILED", "That it is resumed could not be kept. Try again.");
+	} else {
+		text_puts(&text,
+			request->revision->stateless ? "Pass the id as `session` in each call.\n"
+						     : "It is this connection's own session now.\n");
+		card_put_all(&text, resumption->card);
+		tools_answer(request, &text, json_object_get(resumption->card));
+		text_free(&text);
+	}
+	json_object_put(resumption->card);
+	free(resumption);
+}
+
+void finish_resume_session(struct request *request, struct json_object *data)
+{
+	struct conversation *conversation = request->conversation;
+	struct resumption *resumption = new_zeroed(sizeof(*resumption));
+
+	if (!request->revision->stateless)
+		replace_text(&conversation->session, card_text(data, "id"));
+	card_complete(conversation->server, data);
+	*resumption = (struct resumption){request, json_object_get(data)};
+	conversation->lookups++;
+	conversation_save(conversation, on_resumed, resumption);
+}
+
+void tool_rename_session(struct server *server, struct request *request, struct json_object *arguments)
+{
+	const char *session = target_name(request, arguments), *name;
+
+	(void)server;
+	if (!session || !argument_text(request, arguments, "name", &name) || !check_new_name(request, name))
+		return;
+	struct inquiry *inquiry = inquiry_new(request, DATABASE_RENAME_SESSION);
+	inquiry_text(inquiry, session);
+	inquiry_text(inquiry, *name ? name : NULL);
+	inquiry_keep_answer(inquiry, "rename-session");
+	inquiry_send_for_tool(inquiry, "rename-session", session);
+}
+
+void finish_rename_session(struct request *request, struct json_object *data)
+{
+	struct session *session = session_find(request->conversation->server, card_text(data, "id"));
+	struct text text = {0};
+
+	if (session)
+		replace_text(&session->name, *card_text(data, "name") ? card_text(data, "name") : NULL);
+	if (*card_text(data, "name"))
+		text_printf(&text, "%s is called \"%s\" now.", card_text(data, "id"), card_text(data, "name"));
+	else
+		text_printf(&text, "%s has no name now.", card_text(data, "id"));
+	tools_answer(request, &text, json_object_get(data));
+	text_free(&text);
+}
