@@ -48,6 +48,10 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_DELETE_SESSION] = sql_delete_session,
 	[DATABASE_USE_SESSION] = sql_use_session,
 	[DATABASE_LAST_USED_SESSION] = sql_last_used_session,
+	[DATABASE_SHOW_HISTORY] = sql_show_history,
+	[DATABASE_SEARCH_SESSIONS] = sql_search_sessions,
+	[DATABASE_ADD_MESSAGE] = sql_add_message,
+	[DATABASE_SET_METADATA] = sql_set_metadata,
 };
 
 /* migrations[n] leads from version n to n + 1. */

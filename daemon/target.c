@@ -100,6 +100,16 @@ const char *target_name(struct request *request, struct json_object *arguments)
 	return NULL;
 }
 
+const char *target_own_name(struct server *server, struct request *request, struct json_object *arguments)
+{
+	struct session *session;
+
+	if (json_object_object_get(arguments, "session"))
+		return target_name(request, arguments);
+	session = target_session(server, request, arguments);
+	return session && !session_postpone(session, request) ? session->id : NULL;
+}
+
 void target_evaluate(
 	struct server *server, struct request *request, struct json_object *arguments, const struct work *work)
 {

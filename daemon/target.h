@@ -22,6 +22,10 @@ struct session *target_known_session(
  */
 const char *target_name(struct request *request, struct json_object *arguments);
 
+/* The same, but a conversation's own session is made if it has none yet; NULL also if the request is served again
+ * later. */
+const char *target_own_name(struct server *server, struct request *request, struct json_object *arguments);
+
 /* Has the session do it; the request is answered when it has. */
 void target_evaluate(
 	struct server *server, struct request *request, struct json_object *arguments, const struct work *work);

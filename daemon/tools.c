@@ -23,6 +23,10 @@ static const struct tool tools[] = {
 	{embedded_tool_resume_session, tool_resume_session, finish_resume_session},
 	{embedded_tool_rename_session, tool_rename_session, finish_rename_session},
 	{embedded_tool_delete_session, tool_delete_session, finish_delete_session},
+	{embedded_tool_session_history, tool_session_history, finish_session_history},
+	{embedded_tool_search_sessions, tool_search_sessions, finish_search_sessions},
+	{embedded_tool_add_message, tool_add_message, finish_add_message},
+	{embedded_tool_set_session_metadata, tool_set_session_metadata, finish_set_session_metadata},
 };
 
 #define TOOLS (sizeof(tools) / sizeof(*tools))

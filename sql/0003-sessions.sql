@@ -3,7 +3,7 @@
 ALTER TABLE sessions ADD COLUMN model TEXT;
 ALTER TABLE sessions ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}'
   CONSTRAINT metadata_fits CHECK (json_valid(metadata) AND length(CAST(metadata AS BLOB)) <= 65536);
-ALTER TABLE sessions ADD COLUMN package TEXT NOT NULL DEFAULT 'COMMON-LISP-USER';
+ALTER TABLE sessions ADD COLUMN package TEXT NOT NULL DEFAULT 'CL-USER';
 ALTER TABLE sessions ADD COLUMN state_file TEXT;                     -- what it was hibernated into; NULL while it has a process
 ALTER TABLE sessions ADD COLUMN has_history INTEGER NOT NULL DEFAULT 1; -- 0: evaluations leave no messages
 ALTER TABLE sessions ADD COLUMN last_seq INTEGER NOT NULL DEFAULT 0;    -- the last evaluation that was answered
@@ -47,16 +47,6 @@ CREATE VIEW message_contents AS SELECT id, substr(content, 1, 65536) AS content 
 CREATE VIRTUAL TABLE message_words USING fts5 (content, content = 'message_contents', content_rowid = 'id');
 CREATE VIRTUAL TABLE name_words USING fts5 (name, session UNINDEXED);
 
-CREATE TRIGGER message_is_added AFTER INSERT ON messages BEGIN
-  INSERT INTO message_words (rowid, content) VALUES (NEW.id, substr(NEW.content, 1, 65536));
-  UPDATE sessions SET updated_at = max(updated_at, NEW.created_at), message_count = max(message_count, NEW.number),
-    stored_bytes = stored_bytes + ifnull(length(CAST(NEW.content AS BLOB)), 0) WHERE id = NEW.session;
-END;
-
-CREATE TRIGGER message_is_removed AFTER DELETE ON messages BEGIN
-  INSERT INTO message_words (message_words, rowid, content) VALUES ('delete', OLD.id, substr(OLD.content, 1, 65536));
-END;
-
 CREATE TRIGGER name_is_given AFTER INSERT ON sessions WHEN NEW.name IS NOT NULL BEGIN
   INSERT INTO name_words (name, session) VALUES (NEW.name, NEW.id);
 END;
@@ -79,8 +69,21 @@ INSERT INTO messages (session, number, role, content, created_at, seq, operation
 INSERT INTO messages (session, number, role, content, created_at, seq, package, outcome, elapsed_us, is_error)
   SELECT session, 2 * row_number() OVER (PARTITION BY session ORDER BY seq), 'tool', text, started_at, seq, package, outcome,
     elapsed_us, outcome <> 0 FROM evaluations;
-UPDATE sessions SET last_seq = ifnull((SELECT max(seq) FROM evaluations WHERE session = id), 0),
-  package = ifnull((SELECT nullif(package, '') FROM evaluations WHERE session = id ORDER BY seq DESC LIMIT 1), package);
+INSERT INTO message_words (message_words) VALUES ('rebuild');
+UPDATE sessions SET last_seq = ifnull((SELECT max(seq) FROM evaluations WHERE session = sessions.id), 0),
+  message_count = (SELECT count(*) FROM messages WHERE session = sessions.id),
+  stored_bytes = ifnull((SELECT sum(length(CAST(content AS BLOB))) FROM messages WHERE session = sessions.id), 0),
+  package = ifnull((SELECT nullif(package, '') FROM evaluations WHERE session = sessions.id ORDER BY seq DESC LIMIT 1), package);
+
+CREATE TRIGGER message_is_added AFTER INSERT ON messages BEGIN
+  INSERT INTO message_words (rowid, content) VALUES (NEW.id, substr(NEW.content, 1, 65536));
+  UPDATE sessions SET updated_at = max(updated_at, unixepoch() + 2208988800), message_count = max(message_count, NEW.number),
+    stored_bytes = stored_bytes + ifnull(length(CAST(NEW.content AS BLOB)), 0) WHERE id = NEW.session;
+END;
+
+CREATE TRIGGER message_is_removed AFTER DELETE ON messages BEGIN
+  INSERT INTO message_words (message_words, rowid, content) VALUES ('delete', OLD.id, substr(OLD.content, 1, 65536));
+END;
 
 DROP TRIGGER evaluation_updates_session;
 DROP TABLE evaluations;
@@ -101,7 +104,7 @@ CREATE TRIGGER evaluation_is_added INSTEAD OF INSERT ON evaluations BEGIN
     SELECT id, message_count + 1, 'tool', NEW.text, NEW.started_at, NEW.seq, NEW.package, NEW.outcome, NEW.elapsed_us,
       NEW.outcome <> 0 FROM sessions WHERE id = NEW.session AND has_history;
   UPDATE sessions SET last_seq = max(last_seq, NEW.seq), package = ifnull(nullif(NEW.package, ''), package),
-    updated_at = max(updated_at, NEW.started_at) WHERE id = NEW.session;
+    updated_at = max(updated_at, unixepoch() + 2208988800) WHERE id = NEW.session;
 END;
 
 -- A session as clients see it.

@@ -17,7 +17,8 @@ INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at,
   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
 
 -- add_output:
-INSERT OR IGNORE INTO outputs (session, seq, stream, text, is_whole) VALUES (?1, ?2, ?3, ?4, ?5);
+INSERT OR IGNORE INTO outputs (session, seq, stream, text, is_whole)
+  SELECT id, ?2, ?3, ?4, ?5 FROM sessions WHERE id = ?1 AND has_history;
 
 -- find_output:
 SELECT seq, substr(text, ?4 + 1, ?5), length(text), is_whole FROM outputs
@@ -80,3 +81,60 @@ INSERT OR IGNORE INTO uses (session, directory, client) SELECT id, ?3, ?4 FROM s
 SELECT json_object('id', id) FROM sessions
   WHERE owner = ?1 AND id IN (SELECT session FROM uses WHERE directory = ?2 AND client = ?3)
   ORDER BY updated_at DESC, id DESC LIMIT 1;
+
+-- show_history:
+-- After ?3, or else the last ones before ?4; from the time ?5 to ?6; at most ?7 of them, ?8 characters of each.
+WITH session AS (SELECT id, name, message_count FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2)),
+  found AS (
+    SELECT * FROM (SELECT * FROM messages WHERE ?3 IS NOT NULL AND session = (SELECT id FROM session) AND number > ?3
+        AND number < ?4 AND created_at BETWEEN ?5 AND ?6 ORDER BY number LIMIT ?7 + 1)
+    UNION ALL
+    SELECT * FROM (SELECT * FROM messages WHERE ?3 IS NULL AND session = (SELECT id FROM session)
+        AND number < ?4 AND created_at BETWEEN ?5 AND ?6 ORDER BY number DESC LIMIT ?7 + 1)),
+  numbered AS (SELECT *, row_number() OVER () AS place FROM found),
+  page AS (SELECT * FROM numbered WHERE place <= ?7 ORDER BY number)
+SELECT json_object('session', id, 'name', name, 'total', message_count,
+    'messages', (SELECT json_group_array(json_object('number', number, 'role', role, 'content', substr(content, 1, ?8),
+        'is_cut', json(iif(length(content) > ?8, 'true', 'false')), 'characters', length(content), 'created_at', created_at,
+        'evaluation', seq, 'operation', operation, 'package', package, 'elapsed_ms', round(elapsed_us / 1000.0, 3),
+        'is_error', json(iif(is_error, 'true', 'false')))) FROM page),
+    'next', CASE WHEN (SELECT count(*) FROM numbered) <= ?7 THEN NULL
+      WHEN ?3 IS NULL THEN json_object('before', (SELECT min(number) FROM page))
+      ELSE json_object('after', (SELECT max(number) FROM page)) END)
+  FROM session;
+
+-- search_sessions:
+-- ?3 is what FTS5 shall match; of messages the newest first, from before ?4, at most ?5.
+WITH hits AS (
+  SELECT messages.id AS id, row_number() OVER () AS place, json_object('session', sessions.id, 'name', name,
+      'number', number, 'role', role, 'evaluation', seq, 'created_at', messages.created_at,
+      'is_error', json(iif(is_error, 'true', 'false')), 'text', shown) AS hit
+    FROM (SELECT rowid AS word_id, snippet(message_words, 0, '«', '»', '…', 24) AS shown FROM message_words
+        WHERE message_words MATCH ?3 AND rowid < ?4 ORDER BY rowid DESC)
+      CROSS JOIN messages ON messages.id = word_id CROSS JOIN sessions ON sessions.id = session
+    WHERE owner = ?1 AND (?2 IS NULL OR sessions.id = ?2 OR name = ?2) LIMIT ?5 + 1)
+SELECT json_object(
+    'names', (SELECT json_group_array(json_object('session', id, 'name', name)) FROM
+      (SELECT id, sessions.name AS name FROM name_words JOIN sessions ON id = session
+        WHERE name_words MATCH ?3 AND owner = ?1 AND (?2 IS NULL OR id = ?2 OR sessions.name = ?2) AND ?4 = 9223372036854775807
+        ORDER BY updated_at DESC LIMIT ?5)),
+    'hits', (SELECT json_group_array(json(hit)) FROM hits WHERE place <= ?5),
+    'next_before', iif((SELECT count(*) FROM hits) > ?5, (SELECT min(id) FROM hits WHERE place <= ?5), NULL))
+  WHERE ?2 IS NULL OR EXISTS (SELECT 1 FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2));
+
+-- add_message:
+INSERT INTO messages (session, number, role, content, created_at)
+  SELECT id, message_count + 1, ?3, ?4, ?5 FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2)
+  RETURNING json_object('session', session, 'number', number, 'role', role, 'created_at', created_at);
+
+-- set_metadata:
+-- ?3 is merged in, a null removes; ?4 and ?5 are tokens to add, ?6 a model, each of them may be NULL.
+UPDATE sessions SET metadata = new.metadata, model = ifnull(?6, model), updated_at = max(updated_at, unixepoch() + 2208988800)
+  FROM (SELECT id, json_patch(metadata, iif(?5 IS NULL, '{}',
+      json_object('total_output_tokens', ifnull(metadata ->> '$.total_output_tokens', 0) + ?5))) AS metadata
+    FROM (SELECT id, json_patch(metadata, iif(?4 IS NULL, '{}',
+        json_object('total_input_tokens', ifnull(metadata ->> '$.total_input_tokens', 0) + ?4))) AS metadata
+      FROM (SELECT id, json_patch(metadata, ?3) AS metadata FROM sessions
+        WHERE owner = ?1 AND (id = ?2 OR name = ?2)))) AS new
+  WHERE sessions.id = new.id
+  RETURNING json_object('id', id, 'model', model, 'metadata', json(metadata));
