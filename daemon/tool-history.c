@@ -264,8 +264,9 @@ static struct json_object *read_patch(struct request *request, struct json_objec
 	struct json_object *remove = json_object_object_get(arguments, "remove");
 	struct json_object *patch = json_object_new_object();
 
-	if (set) {
-		json_object_object_foreach(set, key, value) json_object_object_add(patch, key, json_object_get(value));
+	json_object_object_foreach(set ? set : patch, key, value)
+	{
+		json_object_object_add(patch, key, json_object_get(value));
 	}
 	for (size_t i = 0; remove && i < json_object_array_length(remove); i++) {
 		struct json_object *name = json_object_array_get_idx(remove, i);

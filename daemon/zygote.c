@@ -16,6 +16,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/queue.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,9 @@
 /* While a zygote starts its socket is looked for this often, and given up on after so many times. */
 static const struct timeval connect_interval = {0, 5000};
 #define CONNECT_TRIES 600
+/* The same when the daemon ends, and waits for nothing else. */
+#define UNMET_TRIES 500
+#define UNMET_INTERVAL_US 1000
 /* Between two tries to start one that fails. */
 static const struct timeval restart_interval = {1, 0};
 
@@ -123,18 +127,53 @@ void zygote_kill(struct zygote *zygote, const char *session_id, uint64_t pid)
 	peer_send(zygote->peer, &zygote->builder);
 }
 
+/* A zygote holds the lock of the directory from its first moments on. */
+static bool is_there_any(const char *directory)
+{
+	int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool is_held = lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0;
+
+	if (lock >= 0)
+		close(lock);
+	return is_held;
+}
+
+/*
+ * One that boots and that we do not speak to yet: it is ours, or was started by a daemon that died, and ours has then
+ * left at once. The one that is there has its socket within microseconds.
+ */
+static void end_unmet(const struct zygote *zygote)
+{
+	const char *directory = zygote->server->runtime_directory;
+	const struct frame_builder *quit = &zygote->builder;
+	char path[PATHS_SOCKET_SIZE];
+	int fd = -1;
+
+	if (zygote->launched)
+		kill(zygote->launched, SIGTERM);
+	if (paths_beside(directory, WORKLINK_ZYGOTE_SOCKET, path) < 0)
+		return;
+	for (int i = 0; i < UNMET_TRIES && fd < 0 && is_there_any(directory); i++) {
+		fd = unixsocket_connect(path);
+		if (fd < 0)
+			usleep(UNMET_INTERVAL_US);
+	}
+	if (fd < 0)
+		return;
+	if (write(fd, quit->data, quit->length) != (ssize_t)quit->length)
+		log_warning("a zygote that boots could not be told to leave");
+	close(fd);
+}
+
 void zygote_end(struct zygote *zygote)
 {
 	event_del(zygote->timer);
-	if (!zygote->peer) {
-		/* One that we have just started, and that cannot be spoken to yet. */
-		if (zygote->launched)
-			kill(zygote->launched, SIGTERM);
-		return;
-	}
 	frame_begin(&zygote->builder, ZYGOTE_QUIT);
 	frame_end(&zygote->builder);
-	peer_send(zygote->peer, &zygote->builder);
+	if (zygote->peer)
+		peer_send(zygote->peer, &zygote->builder);
+	else
+		end_unmet(zygote);
 }
 
 /* ---- reports */
