@@ -52,6 +52,8 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_SEARCH_SESSIONS] = sql_search_sessions,
 	[DATABASE_ADD_MESSAGE] = sql_add_message,
 	[DATABASE_SET_METADATA] = sql_set_metadata,
+	[DATABASE_EXPORT_SESSION] = sql_export_session,
+	[DATABASE_IMPORT_SESSION] = sql_import_session,
 };
 
 /* migrations[n] leads from version n to n + 1. */

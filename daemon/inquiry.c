@@ -37,6 +37,12 @@ void inquiry_number(struct inquiry *inquiry, int64_t number)
 	job_put_number(inquiry->job, (uint64_t)number);
 }
 
+void inquiry_set_aside(struct inquiry *inquiry, bool (*prepare)(struct job *job), void (*conclude)(struct job *job))
+{
+	inquiry->job->prepare = prepare;
+	inquiry->job->conclude = conclude;
+}
+
 void inquiry_keep_answer(struct inquiry *inquiry, const char *tool)
 {
 	const struct request *request = inquiry->request;

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct inquiry;
+struct job;
 struct request;
 
 enum inquiry_status {
@@ -37,6 +38,8 @@ struct inquiry *inquiry_new(struct request *request, enum database_statement sta
 /* The statement's further values, in their order. */
 void inquiry_text(struct inquiry *inquiry, const char *text); /* NULL: NULL */
 void inquiry_number(struct inquiry *inquiry, int64_t number);
+/* On the store's thread: see job.h. */
+void inquiry_set_aside(struct inquiry *inquiry, bool (*prepare)(struct job *job), void (*conclude)(struct job *job));
 /* It changes something: the answer is kept with it, as data for that tool's `finish`. */
 void inquiry_keep_answer(struct inquiry *inquiry, const char *tool);
 /* The context is freed afterwards; it may be NULL. */

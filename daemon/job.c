@@ -5,6 +5,9 @@
 
 #include "alloc.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 struct job *job_new(enum database_statement statement, bool patient)
 {
 	struct job *job = new_zeroed(sizeof(*job));
@@ -48,6 +51,24 @@ void job_put_number(struct job *job, uint64_t number)
 void job_put_nothing(struct job *job)
 {
 	job->in_count++;
+}
+
+void job_replace(struct value *value, const char *text, size_t length)
+{
+	value_free(value);
+	*value = (struct value){.kind = VALUE_TEXT, .data = new_copy(text, length), .length = length};
+}
+
+void job_refuse(struct job *job, const char *format, ...)
+{
+	char words[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(words, sizeof(words), format, arguments);
+	va_end(arguments);
+	job->result = DATABASE_REFUSED;
+	job_replace(&job->out[0], words, strlen(words));
 }
 
 void job_put_nonce(struct job *job, const uint8_t *nonce)

@@ -23,6 +23,9 @@ struct job {
 	size_t in_count;
 	struct value out[JOB_OUT_MAX];
 	enum database_result result;
+	/* On the store's thread, before and after the statement; they say no by job_refuse. Both may be NULL. */
+	bool (*prepare)(struct job *job);
+	void (*conclude)(struct job *job);
 	/* Done with it or not at all, unless it found or changed nothing. Its last value is what this one gave. */
 	struct job *sequel;
 	void (*deliver)(struct job *job); /* on the event loop; may be NULL */
@@ -47,6 +50,11 @@ void job_put_text(struct job *job, const char *text); /* NULL: NULL */
 void job_put_number(struct job *job, uint64_t number);
 void job_put_nothing(struct job *job);
 void job_put_nonce(struct job *job, const uint8_t *nonce);
+
+/* Its result is DATABASE_REFUSED, in these words. */
+void job_refuse(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* In place of what the statement was to get, or has given. */
+void job_replace(struct value *value, const char *text, size_t length);
 
 /* The job passes to the store. */
 void store_enqueue(struct store *store, struct job *job);

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "job.h"
+#include "text.h"
 
 /* ---- sessions */
 
@@ -104,6 +105,27 @@ void store_set_reload(
 
 /* ---- evaluations and their answers */
 
+/* SQLite's functions for text end at a NUL: a transcript has its picture instead. */
+static void put_readable(struct job *job, const char *data, size_t length)
+{
+	struct text text = {0};
+	const char *nul;
+
+	if (!data || !memchr(data, '\0', length)) {
+		job_put_bytes(job, VALUE_TEXT, data, length);
+		return;
+	}
+	while ((nul = memchr(data, '\0', length))) {
+		text_add(&text, data, (size_t)(nul - data));
+		text_puts(&text, "\u2400");
+		length -= (size_t)(nul + 1 - data);
+		data = nul + 1;
+	}
+	text_add(&text, data, length);
+	job_put_bytes(job, VALUE_TEXT, text.data, text.length);
+	text_free(&text);
+}
+
 void store_add_evaluation(
 	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context)
 {
@@ -111,8 +133,8 @@ void store_add_evaluation(
 
 	job_put_text(job, evaluation->session);
 	job_put_number(job, evaluation->seq);
-	job_put_bytes(job, VALUE_TEXT, evaluation->code, evaluation->code_length);
-	job_put_bytes(job, VALUE_TEXT, evaluation->text, evaluation->text_length);
+	put_readable(job, evaluation->code, evaluation->code_length);
+	put_readable(job, evaluation->text, evaluation->text_length);
 	job_put_text(job, evaluation->package);
 	job_put_number(job, (uint64_t)evaluation->outcome);
 	job_put_number(job, evaluation->started_at);

@@ -10,6 +10,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#define NAME_MAX_BYTES 256
+
 bool session_id_valid(const char *id)
 {
 	static const char pattern[] = "session-########-######-XXXX";
@@ -23,6 +25,18 @@ bool session_id_valid(const char *id)
 						    : id[i] != pattern[i])
 			return false;
 	}
+	return true;
+}
+
+bool session_name_valid(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length > NAME_MAX_BYTES || strncmp(name, "session-", 8) == 0)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)name[i] < ' ' || name[i] == '\x7f')
+			return false;
 	return true;
 }
 

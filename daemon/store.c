@@ -108,7 +108,12 @@ static void run_statement(struct database *database, struct job *job)
 {
 	for (size_t i = 0; i < JOB_OUT_MAX; i++)
 		value_free(&job->out[i]);
+	if (job->prepare && !job->prepare(job))
+		return;
+	job->prepare = NULL; /* once is enough if the statement is tried again */
 	job->result = database_run(database, job->statement, job->in, job->in_count, job->out, JOB_OUT_MAX);
+	if (job->result == DATABASE_ROW && job->conclude)
+		job->conclude(job);
 }
 
 /* The sequel gets what was found as its last value. */

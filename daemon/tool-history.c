@@ -10,6 +10,7 @@
 #include "log.h"
 #include "store.h"
 #include "target.h"
+#include "transfer.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -20,9 +21,6 @@
 #define CHARACTERS_MAX 1000000
 #define HITS_DEFAULT 10
 #define HITS_MAX 100
-/* 2020-01-01 */
-#define FIRST_TIME UINT64_C(3786825600)
-#define DAY_SECONDS (24 * 3600)
 #define TOKENS_MAX (UINT64_C(1) << 50)
 
 /* ---- session-history */
@@ -210,12 +208,6 @@ void finish_search_sessions(struct request *request, struct json_object *data)
 
 /* ---- add-message */
 
-/* From 2020 to a day from now; anything else is a mistake. */
-static bool is_likely(uint64_t time)
-{
-	return time >= FIRST_TIME && time <= store_universal_time() + DAY_SECONDS;
-}
-
 void tool_add_message(struct server *server, struct request *request, struct json_object *arguments)
 {
 	uint64_t time = store_universal_time(), given = time;
@@ -228,7 +220,7 @@ void tool_add_message(struct server *server, struct request *request, struct jso
 	session = target_own_name(server, request, arguments);
 	if (!session)
 		return;
-	if (is_likely(given))
+	if (transfer_time_is_likely((int64_t)given))
 		time = given;
 	else
 		log_info("%s: a message of time %" PRIu64 " gets the current time", session, given);

@@ -16,23 +16,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define NAME_MAX_BYTES 256
 #define PAGE_DEFAULT 20
 #define PAGE_MAX 1000
 
-/* A name must not look like an id, and must fit into a line. False if it does not; the request has been answered then.
- */
+/* False if it is none; the request has been answered then. */
 static bool check_new_name(struct request *request, const char *name)
 {
-	size_t length = strlen(name);
-	bool is_good = length <= NAME_MAX_BYTES && strncmp(name, "session-", 8) != 0;
-
-	for (size_t i = 0; i < length; i++)
-		is_good = is_good && (unsigned char)name[i] >= ' ' && name[i] != '\x7f';
-	if (!is_good)
-		tools_refuse_arguments(request,
-			"Argument name must be one line of at most 256 bytes that does not begin with session-");
-	return is_good;
+	if (!session_name_valid(name))
+		tools_refuse_arguments(request, "Argument name is none: " SESSION_NAME_RULE);
+	return session_name_valid(name);
 }
 
 /* ---- create-session */

@@ -27,6 +27,8 @@ static const struct tool tools[] = {
 	{embedded_tool_search_sessions, tool_search_sessions, finish_search_sessions},
 	{embedded_tool_add_message, tool_add_message, finish_add_message},
 	{embedded_tool_set_session_metadata, tool_set_session_metadata, finish_set_session_metadata},
+	{embedded_tool_export_session, tool_export_session, finish_export_session},
+	{embedded_tool_import_session, tool_import_session, finish_import_session},
 };
 
 #define TOOLS (sizeof(tools) / sizeof(*tools))

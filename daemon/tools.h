@@ -60,6 +60,8 @@ void tool_session_history(struct server *server, struct request *request, struct
 void tool_search_sessions(struct server *server, struct request *request, struct json_object *arguments);
 void tool_add_message(struct server *server, struct request *request, struct json_object *arguments);
 void tool_set_session_metadata(struct server *server, struct request *request, struct json_object *arguments);
+void tool_export_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_import_session(struct server *server, struct request *request, struct json_object *arguments);
 
 void finish_create_session(struct request *request, struct json_object *data);
 void finish_list_sessions(struct request *request, struct json_object *data);
@@ -71,6 +73,8 @@ void finish_session_history(struct request *request, struct json_object *data);
 void finish_search_sessions(struct request *request, struct json_object *data);
 void finish_add_message(struct request *request, struct json_object *data);
 void finish_set_session_metadata(struct request *request, struct json_object *data);
+void finish_export_session(struct request *request, struct json_object *data);
+void finish_import_session(struct request *request, struct json_object *data);
 
 /* What several of them share: the argument timeout. False if it is not allowed; the request has been answered then. */
 bool tool_time_limit(struct request *request, struct json_object *arguments, enum limit limit, struct work *work);

@@ -115,5 +115,26 @@ CREATE VIEW cards AS
       'history', json(iif(has_history, 'true', 'false')),
       'hibernated', json(iif(state_file IS NULL, 'false', 'true'))) AS card FROM sessions;
 
+-- A session as it goes to another machine, and how it comes from one: what is inserted becomes rows.
+CREATE VIEW transfers AS
+  SELECT id, owner, name, directory, created_at, updated_at, model, metadata, package, limits, has_history, last_seq,
+      (SELECT json_group_array(json_object('number', number, 'role', role, 'content', content, 'created_at', created_at,
+          'evaluation', seq, 'operation', operation, 'package', package, 'outcome', outcome, 'elapsed_us', elapsed_us,
+          'is_error', json(iif(is_error, 'true', 'false'))))
+        FROM (SELECT * FROM messages WHERE session = sessions.id ORDER BY number)) AS messages,
+      NULL AS remarks                      -- what was put right before it could be inserted
+    FROM sessions;
+
+CREATE TRIGGER transfer_is_taken INSTEAD OF INSERT ON transfers BEGIN
+  INSERT INTO sessions (id, owner, name, directory, created_at, updated_at, model, metadata, package, limits, has_history, last_seq)
+    VALUES (NEW.id, NEW.owner, NEW.name, NEW.directory, NEW.created_at, NEW.updated_at, NEW.model, NEW.metadata, NEW.package,
+      NEW.limits, NEW.has_history, NEW.last_seq);
+  INSERT INTO messages (session, number, role, content, created_at, seq, operation, package, outcome, elapsed_us, is_error)
+    SELECT NEW.id, key + 1, value ->> 'role', value ->> 'content', value ->> 'created_at', value ->> 'evaluation',
+        value ->> 'operation', value ->> 'package', value ->> 'outcome', value ->> 'elapsed_us', value ->> 'is_error'
+      FROM json_each(NEW.messages) ORDER BY key;
+  UPDATE sessions SET updated_at = NEW.updated_at WHERE id = NEW.id; -- adding messages counts as a use
+END;
+
 -- Not NULL: the answer is made anew by that tool, from this data.
 ALTER TABLE answers ADD COLUMN tool TEXT;

@@ -138,3 +138,22 @@ UPDATE sessions SET metadata = new.metadata, model = ifnull(?6, model), updated_
         WHERE owner = ?1 AND (id = ?2 OR name = ?2)))) AS new
   WHERE sessions.id = new.id
   RETURNING json_object('id', id, 'model', model, 'metadata', json(metadata));
+
+-- export_session:
+-- The file's name, ?3, comes back for whoever writes it.
+SELECT json_object('format', 'cl-mcp-session', 'version', 1, 'id', id, 'name', name, 'created_at', created_at,
+    'updated_at', updated_at, 'model', model, 'metadata', json(metadata), 'directory', directory, 'package', package,
+    'limits', limits, 'history', json(iif(has_history, 'true', 'false')), 'evaluations', last_seq,
+    'conversation', json_object('messages', json(messages))), ?3, json_array_length(messages), id
+  FROM transfers WHERE owner = ?1 AND (id = ?2 OR name = ?2);
+
+-- import_session:
+-- ?2 is a document that transfer.c has checked, ?3 the id if its own is somebody else's.
+INSERT INTO transfers (id, owner, name, directory, created_at, updated_at, model, metadata, package, limits, has_history,
+    last_seq, messages, remarks)
+  SELECT iif(EXISTS (SELECT 1 FROM sessions WHERE id = document ->> 'id' AND owner <> ?1), ?3, document ->> 'id'), ?1,
+      document ->> 'name', document ->> 'directory', document ->> 'created_at', document ->> 'updated_at',
+      document ->> 'model', document -> 'metadata', document ->> 'package', document ->> 'limits', document ->> 'history',
+      document ->> 'evaluations', document -> 'conversation' -> 'messages', document -> 'remarks'
+    FROM (SELECT ?2 AS document)
+  RETURNING json_object('id', id, 'name', name, 'messages', json_array_length(messages), 'remarks', json(remarks));
