@@ -104,15 +104,22 @@ SELECT json_object('session', id, 'name', name, 'total', message_count,
   FROM session;
 
 -- search_sessions:
--- ?3 is what FTS5 shall match; of messages the newest first, from before ?4, at most ?5.
-WITH hits AS (
-  SELECT messages.id AS id, row_number() OVER () AS place, json_object('session', sessions.id, 'name', name,
-      'number', number, 'role', role, 'evaluation', seq, 'created_at', messages.created_at,
-      'is_error', json(iif(is_error, 'true', 'false')), 'text', shown) AS hit
-    FROM (SELECT rowid AS word_id, snippet(message_words, 0, '«', '»', '…', 24) AS shown FROM message_words
-        WHERE message_words MATCH ?3 AND rowid < ?4 ORDER BY rowid DESC)
-      CROSS JOIN messages ON messages.id = word_id CROSS JOIN sessions ON sessions.id = session
-    WHERE owner = ?1 AND (?2 IS NULL OR sessions.id = ?2 OR name = ?2) LIMIT ?5 + 1)
+-- ?3 is what FTS5 shall match; of messages the newest first, from before ?4, at most ?5. In one session ids go up with numbers.
+WITH wanted AS (SELECT id FROM sessions WHERE ?2 IS NOT NULL AND owner = ?1 AND (id = ?2 OR name = ?2)),
+  span AS (SELECT
+      CASE WHEN ?2 IS NULL THEN 0
+        ELSE (SELECT id FROM messages WHERE session = (SELECT id FROM wanted) ORDER BY number LIMIT 1) END AS first,
+      CASE WHEN ?2 IS NULL THEN ?4 - 1 ELSE
+        min(?4 - 1, (SELECT id FROM messages WHERE session = (SELECT id FROM wanted) ORDER BY number DESC LIMIT 1)) END AS last),
+  hits AS (
+    SELECT messages.id AS id, row_number() OVER () AS place, json_object('session', sessions.id, 'name', name,
+        'number', number, 'role', role, 'evaluation', seq, 'created_at', messages.created_at,
+        'is_error', json(iif(is_error, 'true', 'false')), 'text', shown) AS hit
+      FROM (SELECT rowid AS word_id, snippet(message_words, 0, '«', '»', '…', 24) AS shown FROM message_words
+          WHERE message_words MATCH ?3 AND rowid BETWEEN (SELECT first FROM span) AND (SELECT last FROM span)
+          ORDER BY rowid DESC)
+        CROSS JOIN messages ON messages.id = word_id CROSS JOIN sessions ON sessions.id = session
+      WHERE owner = ?1 AND (?2 IS NULL OR sessions.id = ?2 OR name = ?2) LIMIT ?5 + 1)
 SELECT json_object(
     'names', (SELECT json_group_array(json_object('session', id, 'name', name)) FROM
       (SELECT id, sessions.name AS name FROM name_words JOIN sessions ON id = session
@@ -120,7 +127,7 @@ SELECT json_object(
         ORDER BY updated_at DESC LIMIT ?5)),
     'hits', (SELECT json_group_array(json(hit)) FROM hits WHERE place <= ?5),
     'next_before', iif((SELECT count(*) FROM hits) > ?5, (SELECT min(id) FROM hits WHERE place <= ?5), NULL))
-  WHERE ?2 IS NULL OR EXISTS (SELECT 1 FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2));
+  WHERE ?2 IS NULL OR EXISTS (SELECT 1 FROM wanted);
 
 -- add_message:
 INSERT INTO messages (session, number, role, content, created_at)
