@@ -15,7 +15,7 @@
 static void change_id(struct session *session, const char *id)
 {
 	conversation_follow_session(session->server, session->id, id);
-	memcpy(session->id, id, sizeof(session->id));
+	roster_change_id(&session->server->roster, session, id);
 }
 
 /* It never came to be. */
@@ -62,9 +62,10 @@ static void add_row(struct session *session)
 
 struct session *session_new(struct server *server, unsigned owner, const char *directory)
 {
-	struct session *session = session_make(server, owner);
+	char id[WORKLINK_SESSION_ID_LENGTH + 1];
 
-	session_id_draw(session->id);
+	session_id_draw(id);
+	struct session *session = session_make(server, owner, id);
 	session->directory = new_text(directory);
 	session->state = SESSION_CREATING;
 	add_row(session);
@@ -108,14 +109,15 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 struct session *session_open(struct server *server, unsigned owner, const char *id_or_name, const char *directory)
 {
 	struct session *session = session_find_of(server, owner, id_or_name);
+	char id[WORKLINK_SESSION_ID_LENGTH + 1];
 
 	if (session)
 		return session;
-	session = session_make(server, owner);
 	if (session_id_valid(id_or_name)) {
-		memcpy(session->id, id_or_name, sizeof(session->id));
+		session = session_make(server, owner, id_or_name);
 	} else {
-		session_id_draw(session->id);
+		session_id_draw(id);
+		session = session_make(server, owner, id);
 		session->name = new_text(id_or_name);
 		session->may_be_new = directory != NULL;
 	}
@@ -142,9 +144,8 @@ static void on_row_found(void *context, const struct store_found_session *found)
 
 bool session_adopt(struct server *server, const char *id)
 {
-	struct session *session = session_make(server, geteuid());
+	struct session *session = session_make(server, geteuid(), id);
 
-	memcpy(session->id, id, sizeof(session->id));
 	replace_text(&session->directory, "/");
 	session->adopting = 1;
 	if (!session_dial(session) && !session_await_heir(session)) {

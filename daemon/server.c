@@ -43,7 +43,7 @@ struct json_object *server_status(struct server *server)
 	json_object_object_add(status, "uptimeMs", json_object_new_int64((int64_t)(clock_ms() - server->started_ms)));
 	json_object_object_add(status, "clients", json_object_new_int64((int64_t)server->client_count));
 	json_object_object_add(status, "zygote", zygote_status(server->zygote));
-	LIST_FOREACH(session, &server->sessions, next)
+	LIST_FOREACH(session, &server->roster.sessions, next)
 	json_object_array_add(sessions, session_status(session));
 	json_object_object_add(status, "sessions", sessions);
 	return status;

@@ -5,17 +5,16 @@
 #define SERVER_H
 
 #include "conversation.h"
+#include "roster.h"
 
 #include <event2/event.h>
 
 struct adoption;
 struct client;
 struct listener;
-struct session;
 struct store;
 struct zygote;
 LIST_HEAD(client_list, client);
-LIST_HEAD(session_list, session);
 
 struct server {
 	struct event_base *base;
@@ -25,7 +24,7 @@ struct server {
 	struct store *store;
 	struct zygote *zygote;
 	struct conversation_list conversations;
-	struct session_list sessions;
+	struct roster roster;
 	struct client_list clients;
 	size_t client_count;
 	struct adoption *adoption; /* NULL when it is over */

@@ -34,29 +34,6 @@ static const char *const state_names[] = {
 	[SESSION_ENDING] = "ending",
 };
 
-/* ---- the table */
-
-struct session *session_find(struct server *server, const char *id)
-{
-	struct session *session;
-
-	LIST_FOREACH(session, &server->sessions, next)
-	if (strcmp(session->id, id) == 0)
-		return session;
-	return NULL;
-}
-
-struct session *session_find_of(struct server *server, unsigned owner, const char *id_or_name)
-{
-	struct session *session;
-
-	LIST_FOREACH(session, &server->sessions, next)
-	if (session->owner == owner &&
-		(strcmp(session->id, id_or_name) == 0 || (session->name && strcmp(session->name, id_or_name) == 0)))
-		return session;
-	return NULL;
-}
-
 /* ---- progress */
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -203,7 +180,7 @@ void session_advance_all(struct server *server)
 {
 	struct session *session;
 
-	LIST_FOREACH(session, &server->sessions, next)
+	LIST_FOREACH(session, &server->roster.sessions, next)
 	session_advance(session);
 }
 
@@ -468,7 +445,7 @@ void session_ask_again(struct server *server)
 	struct session *session;
 
 	/* A worker that was made but not announced any more is there all the same. */
-	LIST_FOREACH(session, &server->sessions, next)
+	LIST_FOREACH(session, &server->roster.sessions, next)
 	if (session->state == SESSION_WAITING && !session_dial(session))
 		session_spawn(session);
 }
@@ -514,7 +491,7 @@ void session_take_visits(struct session *session)
 		tools_call(session->server, request);
 }
 
-struct session *session_make(struct server *server, unsigned owner)
+struct session *session_make(struct server *server, unsigned owner, const char *id)
 {
 	struct session *session = new_zeroed(sizeof(*session));
 
@@ -525,7 +502,7 @@ struct session *session_make(struct server *server, unsigned owner)
 	session->forget = must(evtimer_new(server->base, on_forget, session));
 	session->tick = must(event_new(server->base, -1, EV_PERSIST, on_tick, session));
 	session->patience = must(evtimer_new(server->base, on_patience, session));
-	LIST_INSERT_HEAD(&server->sessions, session, next);
+	roster_add(&server->roster, session, id);
 	return session;
 }
 
@@ -542,7 +519,7 @@ void session_release(struct session *session)
 		STAILQ_REMOVE_HEAD(&session->visits, next);
 		free(visit);
 	}
-	LIST_REMOVE(session, next);
+	roster_remove(session);
 	if (session->worker)
 		worker_close(session->worker);
 	event_free(session->forget);
@@ -617,7 +594,7 @@ void session_end_all(struct server *server)
 {
 	struct session *session;
 
-	LIST_FOREACH(session, &server->sessions, next)
+	LIST_FOREACH(session, &server->roster.sessions, next)
 	if (session->worker)
 		worker_quit(session->worker);
 }
@@ -626,6 +603,6 @@ void session_free_all(struct server *server)
 {
 	struct session *session;
 
-	while ((session = LIST_FIRST(&server->sessions)))
+	while ((session = LIST_FIRST(&server->roster.sessions)))
 		session_release(session);
 }

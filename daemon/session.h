@@ -57,7 +57,7 @@ struct visit {
 STAILQ_HEAD(visit_list, visit);
 
 struct session {
-	LIST_ENTRY(session) next;
+	LIST_ENTRY(session) next, next_alike; /* of all, and of those in the same place of the roster */
 	struct server *server;
 	unsigned owner; /* uid */
 	char id[WORKLINK_SESSION_ID_LENGTH + 1];
@@ -133,7 +133,7 @@ void session_ask_again(struct server *server);
 void session_died(struct server *server, const char *id, uint64_t pid, int status, bool has_heir);
 
 /* Steps that opening.c takes: an entry in the table, and what leads to a process. */
-struct session *session_make(struct server *server, unsigned owner);
+struct session *session_make(struct server *server, unsigned owner, const char *id);
 void session_release(struct session *session);
 /* Serves what was postponed. */
 void session_take_visits(struct session *session);

@@ -4,16 +4,16 @@
  *   the round trip of (+ 1 2), against a bare chain of the same processes that only copies (chain.h), on one core;
  *   the start of a shim up to its first answer while a daemon runs, against the start of ECL itself, on one core;
  *   the same from nothing at all, on all cores;
- *   and what single evaluations cost, see evaluations.h.
+ *   what single evaluations cost, see evaluations.h; and what many sessions and messages cost, see crowd.h.
  *
  * Figures are reported, not asserted: the exit status is 0 unless something could not be measured.
  */
 #include "chain.h"
 #include "client.h"
+#include "crowd.h"
 #include "evaluations.h"
 #include "sample.h"
 
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,63 +26,9 @@
 #define ROUND_TRIPS 4000
 #define STARTS 25
 #define COLD_STARTS 7
-#define LEAVING_MS 10000
 
 static cpu_set_t all_processors, one_processor;
 static struct client client;
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-	(void)status;
-	(void)kind;
-	(void)walk;
-	return remove(path);
-}
-
-static bool place_make(struct place *place, const cpu_set_t *processors)
-{
-	snprintf(place->runtime, sizeof(place->runtime), "/tmp/cl-mcp-bench.XXXXXX");
-	place->processors = processors;
-	if (mkdtemp(place->runtime))
-		return true;
-	perror("bench: mkdtemp");
-	return false;
-}
-
-static void kill_children(void)
-{
-	FILE *list = fopen("/proc/thread-self/children", "r");
-	char line[4096] = "";
-
-	if (!list)
-		return;
-	if (fgets(line, sizeof(line), list)) {
-		char *end = line;
-		for (long process = strtol(line, &end, 10); process > 0; process = strtol(end, &end, 10))
-			kill((pid_t)process, SIGKILL);
-	}
-	fclose(list);
-}
-
-/* All processes of the place are our children, since we are their subreaper. What does not leave by itself is killed.
- */
-static void place_remove(struct place *place)
-{
-	uint64_t deadline = sample_now() + LEAVING_MS * UINT64_C(1000000);
-	siginfo_t info = {0};
-
-	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == 0) {
-		if (info.si_pid == 0 && sample_now() > deadline) {
-			fprintf(stderr, "bench: something of %s did not leave within %d s\n", place->runtime,
-				LEAVING_MS / 1000);
-			kill_children();
-		}
-		if (info.si_pid == 0)
-			usleep(1000);
-		info.si_pid = 0;
-	}
-	nftw(place->runtime, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 /* Ends the client, the daemon and the place. */
 static bool leave(struct place *place)
@@ -228,6 +174,17 @@ static bool measure_pinned(struct place *place)
 	return good;
 }
 
+static bool measure_crowd(const struct place *place)
+{
+	struct crowd crowd = {0};
+	bool good = crowd_measure(&crowd, place->build, &one_processor);
+
+	if (good)
+		crowd_print(&crowd);
+	crowd_free(&crowd);
+	return good;
+}
+
 static bool measure_unpinned(struct place *place)
 {
 	struct sample cold = {0};
@@ -266,7 +223,7 @@ int main(int argc, char **argv)
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	choose_processors();
 	sched_setaffinity(0, sizeof(one_processor), &one_processor);
-	bool good = measure_pinned(&place);
+	bool good = measure_pinned(&place) && measure_crowd(&place);
 	fflush(stdout);
 	sched_setaffinity(0, sizeof(all_processors), &all_processors);
 	return good && measure_unpinned(&place) ? 0 : 1;

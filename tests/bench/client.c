@@ -3,11 +3,8 @@
  */
 #include "client.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,57 +17,6 @@ static const char handshake[] =
 	"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n"
 	"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"evaluate-lisp\","
 	"\"arguments\":{\"code\":\"(+ 1 2)\"}}}\n";
-
-static void run(const struct place *place, char *const argv[], int in, int out)
-{
-	char home[128], socket_path[128], state[128];
-	char *const environment[] = {home, socket_path, state, (char *)"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
-
-	snprintf(home, sizeof(home), "HOME=%s", place->runtime);
-	snprintf(socket_path, sizeof(socket_path), "CL_MCPD_SOCKET=%s/socket", place->runtime);
-	snprintf(state, sizeof(state), "XDG_STATE_HOME=%s/state", place->runtime);
-	if (sched_setaffinity(0, sizeof(*place->processors), place->processors) < 0 || dup2(in, 0) < 0 ||
-		dup2(out, 1) < 0)
-		_exit(126);
-	execvpe(argv[0], argv, environment);
-	_exit(127);
-}
-
-pid_t place_spawn(const struct place *place, char *const argv[], int *to, int *from)
-{
-	int input[2] = {-1, -1}, output[2] = {-1, -1};
-	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (nothing < 0 || (to && pipe2(input, O_CLOEXEC) < 0) || (from && pipe2(output, O_CLOEXEC) < 0))
-		abort();
-	pid_t process = fork();
-	if (process == 0)
-		run(place, argv, to ? input[0] : nothing, from ? output[1] : nothing);
-	close(nothing);
-	if (to) {
-		close(input[0]);
-		*to = input[1];
-	}
-	if (from) {
-		close(output[1]);
-		*from = output[0];
-	}
-	return process;
-}
-
-bool place_shut_down(const struct place *place)
-{
-	char program[PATH_MAX + 16];
-	char *const argv[] = {program, (char *)"shutdown", NULL};
-	int status;
-
-	snprintf(program, sizeof(program), "%s/cl-mcpctl", place->build);
-	pid_t process = place_spawn(place, argv, NULL, NULL);
-	if (process > 0 && waitpid(process, &status, 0) == process && status == 0)
-		return true;
-	fprintf(stderr, "bench: cl-mcpctl shutdown failed\n");
-	return false;
-}
 
 bool client_start(struct client *client, const struct place *place)
 {
@@ -140,6 +86,29 @@ bool client_call(struct client *client, const char *line, size_t length, const c
 bool client_open(struct client *client)
 {
 	return client_call(client, handshake, sizeof(handshake) - 1, "\"=> 3\"");
+}
+
+bool client_tool(struct client *client, const char *tool, const char *arguments)
+{
+	static unsigned number = 500000;
+	static char line[8192];
+	char expected[32];
+	int length = snprintf(line, sizeof(line),
+		"{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"tools/call\",\"params\":{\"name\":\"%s\",\"arguments\":{%s}}}\n",
+		++number, tool, arguments);
+
+	snprintf(expected, sizeof(expected), "\"id\":%u", number);
+	return client_call(client, line, (size_t)length, expected);
+}
+
+bool client_time_tool(struct client *client, const char *tool, const char *arguments, struct sample *sample)
+{
+	uint64_t start = sample_now();
+
+	if (!client_tool(client, tool, arguments))
+		return false;
+	sample_add(sample, sample_now() - start);
+	return true;
 }
 
 void client_stop(struct client *client)

@@ -29,27 +29,9 @@
 	"(dotimes (i 10000) (write-line " \
 	"\\\"ninety-nine characters and a line end: 0123456789 0123456789 0123456789 0123456789 0123456789 01234\\\"))"
 
-static bool call(struct client *client, const char *tool, const char *arguments)
-{
-	static unsigned number = 500000;
-	static char line[8192];
-	char expected[32];
-	int length = snprintf(line, sizeof(line),
-		"{\"jsonrpc\":\"2.0\",\"id\":%u,\"method\":\"tools/call\",\"params\":{\"name\":\"%s\",\"arguments\":{%s}}}\n",
-		++number, tool, arguments);
-
-	snprintf(expected, sizeof(expected), "\"id\":%u", number);
-	return client_call(client, line, (size_t)length, expected);
-}
-
 static bool time_call(struct client *client, const char *arguments, struct sample *sample)
 {
-	uint64_t start = sample_now();
-
-	if (!call(client, "evaluate-lisp", arguments))
-		return false;
-	sample_add(sample, sample_now() - start);
-	return true;
+	return client_time_tool(client, "evaluate-lisp", arguments, sample);
 }
 
 static bool measure_definitions(struct evaluations *evaluations, struct client *client)
@@ -58,12 +40,12 @@ static bool measure_definitions(struct evaluations *evaluations, struct client *
 	static const char checks_off[] = "\"code\":\"(setf cl-mcp-runtime::*lint* nil)\"";
 
 	for (unsigned i = 0; i < ROUNDS; i++)
-		if (!call(client, "evaluate-lisp", checks_on) ||
+		if (!client_tool(client, "evaluate-lisp", checks_on) ||
 			!time_call(client, "\"code\":\"" DEFINITION "\"", &evaluations->checked) ||
-			!call(client, "evaluate-lisp", checks_off) ||
+			!client_tool(client, "evaluate-lisp", checks_off) ||
 			!time_call(client, "\"code\":\"" DEFINITION "\"", &evaluations->unchecked))
 			return false;
-	return call(client, "evaluate-lisp", checks_on);
+	return client_tool(client, "evaluate-lisp", checks_on);
 }
 
 static bool measure_errors(struct evaluations *evaluations, struct client *client)
@@ -126,7 +108,7 @@ static bool measure_output(struct evaluations *evaluations, struct client *clien
 	struct plain_ecl ecl;
 	struct sample unused = {0};
 
-	if (!call(client, "configure-limits", "\"max-output\":1000000") || !plain_start(&ecl, place))
+	if (!client_tool(client, "configure-limits", "\"max-output\":1000000") || !plain_start(&ecl, place))
 		return false;
 	bool good = plain_write(&ecl, &unused); /* it boots first */
 	for (unsigned i = 0; good && i < OUTPUT_ROUNDS; i++)
