@@ -10,13 +10,20 @@
  *
  * A worker that dies is followed by its last copy, if it has one: the copy listens under the same name with the next
  * incarnation, without being asked. Numbers of evaluations go on where the dead one was.
+ *
+ * A worker can be cloned: a CLONE waits its turn among the evaluations, and is answered by CLONED on the same
+ * connection. From then on the clone is the worker of its own session, with incarnation 1 and no evaluation so far; the
+ * zygote says SPAWNED and DIED of it as of one that it has forked itself. A clone whose asker is gone before it is
+ * complete ends by itself. If the connection is lost before CLONED comes, there may be a clone or not: ZYGOTE_KILL with
+ * its session makes sure that there is none, and a successor of the daemon finds it as it finds all others.
  */
 #ifndef WORKLINK_H
 #define WORKLINK_H
 
 #define WORKLINK_VERSION 1
 #define WORKLINK_ZYGOTE_SOCKET "zygote"
-#define WORKLINK_SESSION_ID_LENGTH 28 /* session-YYYYMMDD-HHMMSS-XXXX */
+#define WORKLINK_CRADLE_SOCKET "cradle" /* between clones and the zygote alone, see lisp/cradle.h */
+#define WORKLINK_SESSION_ID_LENGTH 28   /* session-YYYYMMDD-HHMMSS-XXXX */
 
 /* Daemon to zygote. */
 enum zygote_request {
@@ -41,6 +48,7 @@ enum worker_request {
 	WORKER_CANCEL = 'C', /* SEQ: stop it if it is the running one, else ignored */
 	WORKER_FORGET = 'F', /* SEQ: results up to this one are stored */
 	WORKER_PEEK = 'P',   /* answered by PROGRESS if an evaluation runs */
+	WORKER_CLONE = 'N',  /* SESSION: the new one's id, which has never had a process */
 	WORKER_QUIT = 'Q',   /* leave now */
 };
 
@@ -53,6 +61,7 @@ enum worker_report {
 	WORKER_RESULT = 'r',   /* SEQ, ORIGIN, OUTCOME, ELAPSED, FORMS, PACKAGE, the texts */
 	WORKER_PROGRESS = 'p', /* SEQ, ELAPSED, LINES, perhaps LAST_LINE */
 	WORKER_COPIED = 'c',   /* PROTECTED; TEXT if no copy could be made since */
+	WORKER_CLONED = 'n',   /* SESSION, and PID of the clone, which listens, or TEXT: why there is none */
 	WORKER_FATAL = 'f',    /* SEQ, TEXT: written by a fault handler that cannot do more; the process is gone */
 };
 

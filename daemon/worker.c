@@ -9,10 +9,18 @@
 #include "utf8.h"
 
 #include <errno.h>
+#include <sys/queue.h>
 
 #define TEXT_MAX 4096
 /* More results than any worker keeps. */
 #define KEPT_MAX 65536
+
+struct clone {
+	STAILQ_ENTRY(clone) next;
+	char *session_id;
+	worker_clone_callback *done;
+	void *context;
+};
 
 struct worker {
 	struct peer *peer;
@@ -20,6 +28,7 @@ struct worker {
 	const struct worker_handler *handler;
 	void *context;
 	bool greeted;
+	STAILQ_HEAD(, clone) clones; /* that were asked for, in that order */
 	struct frame_builder builder;
 };
 
@@ -176,6 +185,39 @@ static bool take_fatal(struct worker *worker, struct frame *frame)
 	return true;
 }
 
+static void end_clone(struct worker *worker, uint64_t pid, const char *why_not)
+{
+	struct clone *clone = STAILQ_FIRST(&worker->clones);
+
+	STAILQ_REMOVE_HEAD(&worker->clones, next);
+	clone->done(clone->context, pid, why_not);
+	free(clone->session_id);
+	free(clone);
+}
+
+/* They are answered in order. The last connection's are not answered on this one. */
+static bool take_cloned(struct worker *worker, struct frame *frame)
+{
+	const struct clone *clone = STAILQ_FIRST(&worker->clones);
+	char *why_not = take_text(*frame);
+	bool good = true, is_named = false;
+	struct field field;
+	uint64_t pid = 0;
+
+	while (good && frame_next(frame, &field) == FRAME_READY) {
+		if (field.tag == WORK_PID)
+			good = field_number(&field, &pid);
+		else if (field.tag == WORK_SESSION && clone)
+			is_named = field.length == strlen(clone->session_id) &&
+				memcmp(field.data, clone->session_id, field.length) == 0;
+	}
+	good = good && is_named && (pid != 0) != (why_not != NULL);
+	if (good)
+		end_clone(worker, pid, why_not);
+	free(why_not);
+	return good;
+}
+
 static void on_frame(void *context, struct frame *frame)
 {
 	struct worker *worker = context;
@@ -191,6 +233,8 @@ static void on_frame(void *context, struct frame *frame)
 		good = take_progress(worker, frame);
 	else if (frame->type == WORKER_COPIED)
 		good = take_copied(worker, frame);
+	else if (frame->type == WORKER_CLONED)
+		good = take_cloned(worker, frame);
 	else if (frame->type == WORKER_FATAL)
 		good = take_fatal(worker, frame);
 	if (!good)
@@ -220,6 +264,7 @@ struct worker *worker_dial(struct event_base *base, const char *path, const char
 	worker->session_id = new_text(session_id);
 	worker->handler = handler;
 	worker->context = context;
+	STAILQ_INIT(&worker->clones);
 	worker->peer = peer_new(base, fd, &peer_handler, worker);
 	return worker;
 }
@@ -227,6 +272,8 @@ struct worker *worker_dial(struct event_base *base, const char *path, const char
 void worker_close(struct worker *worker)
 {
 	peer_close(worker->peer);
+	while (!STAILQ_EMPTY(&worker->clones))
+		end_clone(worker, 0, "the connection to the session's process was lost");
 	frame_builder_free(&worker->builder);
 	free(worker->session_id);
 	free(worker);
@@ -283,4 +330,18 @@ void worker_peek(struct worker *worker)
 void worker_quit(struct worker *worker)
 {
 	send_seq(worker, WORKER_QUIT, 0);
+}
+
+void worker_clone(struct worker *worker, const char *session_id, worker_clone_callback *done, void *context)
+{
+	struct clone *clone = new_zeroed(sizeof(*clone));
+
+	clone->session_id = new_text(session_id);
+	clone->done = done;
+	clone->context = context;
+	STAILQ_INSERT_TAIL(&worker->clones, clone, next);
+	frame_begin(&worker->builder, WORKER_CLONE);
+	frame_put_text(&worker->builder, WORK_SESSION, session_id);
+	frame_end(&worker->builder);
+	peer_send(worker->peer, &worker->builder);
 }

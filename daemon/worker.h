@@ -11,6 +11,9 @@
 
 struct worker;
 
+/* pid 0 and why_not, a clause, if there is no clone. */
+typedef void worker_clone_callback(void *context, uint64_t pid, const char *why_not);
+
 #define WORKER_UNDONE_MAX 128
 
 /* Evaluations that were answered and whose effects are gone, oldest first. */
@@ -82,5 +85,12 @@ void worker_cancel(struct worker *worker, uint64_t seq);
 void worker_forget(struct worker *worker, uint64_t seq);
 void worker_peek(struct worker *worker);
 void worker_quit(struct worker *worker);
+
+/*
+ * Asks for a clone of the session as it is after all that was sent before; its worker listens under that id, which no
+ * process has ever had. done is called once: by worker_close at the latest, and then there may be a clone all the same,
+ * until zygote_kill has been told to end it.
+ */
+void worker_clone(struct worker *worker, const char *session_id, worker_clone_callback *done, void *context);
 
 #endif

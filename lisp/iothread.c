@@ -76,6 +76,7 @@ static struct {
 	uint64_t inherited;   /* the last one that was begun before */
 	uint64_t interrupted; /* it, if there is no result of it; 0 once the daemon has noted that */
 
+	struct request *cloning; /* the main thread is making a clone: nothing runs meanwhile */
 	struct request *running;
 	bool taken; /* by the main thread */
 	uint64_t started_us;
@@ -102,12 +103,26 @@ static void stop_running(enum iothread_stop reason)
 	io.kill_at_us = clock_microseconds() + IOTHREAD_GRACE_MS * 1000;
 }
 
+static void begin_clone(void)
+{
+	struct request *request = request_queue_take(&io.queue);
+
+	if (request->cancelled)
+		request_free(request);
+	else
+		io.cloning = request;
+	pthread_cond_signal(&io.work);
+}
+
 /* Hands the next request to the main thread if that is idle and its result can be kept. */
 static void begin_next(void)
 {
+	while (!io.running && !io.cloning && io.queue.first && io.queue.first->clone)
+		begin_clone();
+
 	struct request *request = io.queue.first;
 
-	if (io.running || !request || outbox_is_full(&io.outbox))
+	if (io.running || io.cloning || !request || outbox_is_full(&io.outbox))
 		return;
 	request_queue_take(&io.queue);
 	io.running = request;
@@ -187,6 +202,17 @@ static void say_progress(const struct output_progress *progress)
 }
 
 /* False if the daemon asks for more than any sane one would. */
+static bool enqueue(struct request *request)
+{
+	if (io.queue.length >= QUEUE_MAX) {
+		request_free(request);
+		return false;
+	}
+	request_queue_add(&io.queue, request);
+	begin_next();
+	return true;
+}
+
 static bool handle_evaluate(const struct frame *frame)
 {
 	struct request *request = request_read(frame);
@@ -197,14 +223,25 @@ static bool handle_evaluate(const struct frame *frame)
 		request_free(request);
 		return true;
 	}
-	if (io.queue.length >= QUEUE_MAX) {
-		request_free(request);
-		return false;
-	}
 	io.last_accepted = request->seq;
-	request_queue_add(&io.queue, request);
-	begin_next();
-	return true;
+	return enqueue(request);
+}
+
+static bool handle_clone(const struct frame *frame)
+{
+	struct request *request = request_read_clone(frame);
+
+	return request && enqueue(request);
+}
+
+/* Who asked for them is gone. */
+static void cancel_clones(void)
+{
+	if (io.cloning)
+		io.cloning->cancelled = true;
+	for (struct request *waiting = io.queue.first; waiting; waiting = waiting->next)
+		if (waiting->clone)
+			waiting->cancelled = true;
 }
 
 static void handle_cancel(uint64_t seq)
@@ -212,7 +249,7 @@ static void handle_cancel(uint64_t seq)
 	if (io.running && io.running->seq == seq)
 		stop_running(IOTHREAD_STOP_CANCEL);
 	for (struct request *waiting = io.queue.first; waiting; waiting = waiting->next)
-		if (waiting->seq == seq)
+		if (waiting->seq == seq && !waiting->clone)
 			waiting->cancelled = true;
 }
 
@@ -266,6 +303,9 @@ static bool handle_frame(const struct frame *frame)
 	case WORKER_EVALUATE:
 		trusted = handle_evaluate(frame);
 		break;
+	case WORKER_CLONE:
+		trusted = handle_clone(frame);
+		break;
 	case WORKER_CANCEL:
 		handle_cancel(seq_of(*frame));
 		break;
@@ -285,6 +325,7 @@ static bool handle_frame(const struct frame *frame)
 static void drop_connection(void)
 {
 	pthread_mutex_lock(&io.lock);
+	cancel_clones();
 	outbox_connect(&io.outbox, -1);
 	pthread_mutex_unlock(&io.lock);
 	inbox_clear(&io.inbox);
@@ -293,6 +334,7 @@ static void drop_connection(void)
 static void welcome(int connection)
 {
 	pthread_mutex_lock(&io.lock);
+	cancel_clones();
 	outbox_connect(&io.outbox, descriptors_raise(connection));
 	say_hello();
 	pthread_mutex_unlock(&io.lock);
@@ -434,6 +476,12 @@ static void serve_once(int wake, int timeout_ms)
 	send_pending();
 }
 
+/* Does the main thread do anything but serve? */
+static bool is_main_busy(void)
+{
+	return (io.running && io.taken) || io.cloning;
+}
+
 /* Sleeps while the main thread serves. */
 static void stand_by(void)
 {
@@ -446,7 +494,7 @@ static void stand_by(void)
 		if (polled[i].revents && read(polled[i].fd, &count, sizeof(count)) < 0)
 			return;
 	pthread_mutex_lock(&io.lock);
-	if (io.is_main && io.running && io.taken && clock_microseconds() >= io.armed_us)
+	if (io.is_main && is_main_busy() && clock_microseconds() >= io.armed_us)
 		io.is_main = false;
 	pthread_mutex_unlock(&io.lock);
 }
@@ -488,7 +536,9 @@ static void drop_requests(void)
 {
 	if (io.running)
 		request_free(io.running);
-	io.running = NULL;
+	if (io.cloning)
+		request_free(io.cloning);
+	io.running = io.cloning = NULL;
 	while (io.queue.first)
 		request_free(request_queue_take(&io.queue));
 }
@@ -507,6 +557,18 @@ void iothread_inherit(void)
 	io.interrupted = 0;
 	if (io.inherited > io.restored && io.inherited > lineage_forgotten(lineage))
 		io.interrupted = io.inherited;
+}
+
+void iothread_forget(void)
+{
+	drop_requests();
+	inbox_clear(&io.inbox);
+	outbox_release(&io.outbox);
+	outbox_forget(&io.outbox, UINT64_MAX);
+	io.last_accepted = io.last_begun = io.last_finished = io.protected = 0;
+	io.no_copy = NULL;
+	io.is_heir = false;
+	io.restored = io.inherited = io.interrupted = 0;
 }
 
 static int start_thread(void)
@@ -631,6 +693,11 @@ static void arm_takeover(void)
 	timerfd_settime(io.takeover, 0, &after, NULL);
 }
 
+static bool has_work(void)
+{
+	return (io.running && !io.taken) || io.cloning;
+}
+
 /* With the lock held. False if it is too late. */
 static bool take_back_descriptors(uint64_t until_us)
 {
@@ -639,7 +706,7 @@ static bool take_back_descriptors(uint64_t until_us)
 
 	io.wanted_back = true;
 	wake_up();
-	while (!io.is_main && !(io.running && !io.taken) && status == 0)
+	while (!io.is_main && !has_work() && status == 0)
 		status = until_us ? pthread_cond_timedwait(&io.work, &io.lock, &until)
 				  : pthread_cond_wait(&io.work, &io.lock);
 	io.wanted_back = false; /* there may be something to evaluate first */
@@ -662,7 +729,7 @@ const struct request *iothread_next(uint64_t until_us)
 	bool in_time = true;
 
 	pthread_mutex_lock(&io.lock);
-	while (!(io.running && !io.taken) && in_time) {
+	while (!has_work() && in_time) {
 		if (io.is_main) {
 			pthread_mutex_unlock(&io.lock);
 			serve_once(-1, milliseconds_until(until_us));
@@ -672,14 +739,47 @@ const struct request *iothread_next(uint64_t until_us)
 			in_time = take_back_descriptors(until_us);
 		}
 	}
-	if (io.running && !io.taken) {
+	if (io.cloning) {
+		request = io.cloning;
+	} else if (io.running && !io.taken) {
 		io.taken = true;
 		request = io.running;
-		if (io.is_main)
-			arm_takeover();
 	}
+	if (request && io.is_main)
+		arm_takeover();
 	pthread_mutex_unlock(&io.lock);
 	return request;
+}
+
+bool iothread_clone_is_wanted(void)
+{
+	pthread_mutex_lock(&io.lock);
+	bool is_wanted = !io.cloning->cancelled;
+	pthread_mutex_unlock(&io.lock);
+	return is_wanted;
+}
+
+void iothread_end_clone(pid_t clone, const char *why_not)
+{
+	struct frame_builder frame = {0};
+
+	pthread_mutex_lock(&io.lock);
+	struct request *request = io.cloning;
+	io.cloning = NULL;
+	frame_begin(&frame, WORKER_CLONED);
+	frame_put_text(&frame, WORK_SESSION, request->clone);
+	if (why_not)
+		frame_put_text(&frame, WORK_TEXT, why_not);
+	else
+		frame_put_number(&frame, WORK_PID, (uint64_t)clone);
+	frame_end(&frame);
+	if (!request->cancelled)
+		outbox_report(&io.outbox, &frame);
+	begin_next();
+	pthread_mutex_unlock(&io.lock);
+	request_free(request);
+	frame_builder_free(&frame);
+	wake_up();
 }
 
 enum iothread_stop iothread_stop_reason(void)

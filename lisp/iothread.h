@@ -41,10 +41,15 @@ struct iothread_identity {
 int iothread_start(const struct iothread_identity *identity) __attribute__((warn_unused_result));
 
 /*
- * Waits for the next evaluation, until that time of clock_microseconds if it is not 0; NULL if none came. The request
- * stays the thread's; it lives until iothread_keep.
+ * Waits for the next evaluation or clone to make, until that time of clock_microseconds if it is not 0; NULL if none
+ * came. The request stays the thread's; it lives until iothread_keep or iothread_end_clone.
  */
 const struct request *iothread_next(uint64_t until_us);
+
+/* Does anybody still wait for the clone that iothread_next has asked for? */
+bool iothread_clone_is_wanted(void);
+/* It is there; or it is not, for the reason given. The request is gone, and its answer sent. */
+void iothread_end_clone(pid_t clone, const char *why_not);
 
 /* Why the running evaluation was asked to stop, if it was. */
 enum iothread_stop iothread_stop_reason(void);
@@ -63,6 +68,8 @@ void iothread_note_copy(const char *why_not);
 
 /* In a forked copy, where the thread is not: closes what was the thread's. */
 void iothread_abandon(void);
+/* In a clone, which has none of what its original was asked for or has answered. */
+void iothread_forget(void);
 /* In a copy that takes over: what the worker had accepted meanwhile is settled, and numbers go on after it. */
 void iothread_inherit(void);
 /* Is it a descriptor of the thread's? */

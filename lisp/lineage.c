@@ -9,12 +9,18 @@
 
 #include "lineage.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "utf8.h"
 #include "worklink.h"
+
+/* Memory that could shrink would let whoever made it kill whoever reads it. */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 struct recent {
 	uint64_t seq;
@@ -43,6 +49,39 @@ struct lineage *lineage_new(void)
 		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return memory == MAP_FAILED ? NULL : memory;
+}
+
+struct lineage *lineage_open(int fd)
+{
+	struct stat status;
+
+	if (fcntl(fd, F_GET_SEALS) != SEALS || fstat(fd, &status) < 0 || status.st_size != sizeof(struct lineage))
+		return NULL;
+	void *memory = mmap(NULL, sizeof(struct lineage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+int lineage_create(struct lineage **lineage)
+{
+	int fd = memfd_create("cl-mcp-lineage", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, sizeof(struct lineage)) < 0 || fcntl(fd, F_ADD_SEALS, SEALS) < 0) {
+		int error = errno;
+		close(fd);
+		return -error;
+	}
+	*lineage = lineage_open(fd);
+	if (*lineage)
+		return fd;
+	close(fd);
+	return -ENOMEM;
+}
+
+void lineage_expect(struct lineage *lineage, pid_t worker)
+{
+	lineage->worker = worker;
 }
 
 void lineage_free(struct lineage *lineage)

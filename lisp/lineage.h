@@ -28,6 +28,8 @@ struct lineage;
 
 /* In the zygote. NULL if there is no memory. */
 struct lineage *lineage_new(void);
+/* One that a worker has made for its clone. NULL if what the descriptor refers to is none. */
+struct lineage *lineage_open(int fd);
 void lineage_free(struct lineage *lineage);
 /* Nobody shall take over from now on. */
 void lineage_end(struct lineage *lineage);
@@ -37,6 +39,11 @@ pid_t lineage_heir(const struct lineage *lineage, pid_t dead);
 pid_t lineage_copy(const struct lineage *lineage);
 /* The living worker, or the one that has died last. */
 pid_t lineage_worker(const struct lineage *lineage);
+
+/* In a worker, for its clone: the descriptor, by which the zygote can open it too; or a negative errno. */
+int lineage_create(struct lineage **lineage) __attribute__((warn_unused_result));
+/* That will be the worker, but has not begun yet. */
+void lineage_expect(struct lineage *lineage, pid_t worker);
 
 /* In the worker, at its birth. */
 void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_seq);

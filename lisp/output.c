@@ -329,6 +329,14 @@ static void take_items(struct frame_builder *result, enum output_channel number,
 		frame_put_text(result, WORK_CUT, name);
 }
 
+void output_forget(void)
+{
+	for (int i = 0; i < OUTPUT_CHANNELS; i++)
+		output_clear((enum output_channel)i);
+	channels[OUTPUT_STDOUT].phase = channels[OUTPUT_STDERR].phase = IDLE;
+	forget_lines();
+}
+
 void output_take(struct frame_builder *result)
 {
 	take_stream(result, OUTPUT_STDOUT, WORK_STDOUT, WORK_STDOUT_TOTAL);
@@ -338,10 +346,7 @@ void output_take(struct frame_builder *result)
 	take_items(result, OUTPUT_ERROR_TYPE, WORK_ERROR_TYPE, "error");
 	take_items(result, OUTPUT_ERROR_MESSAGE, WORK_ERROR_MESSAGE, "error");
 	take_items(result, OUTPUT_FRAMES, WORK_FRAME, "backtrace");
-	for (int i = 0; i < OUTPUT_CHANNELS; i++)
-		output_clear((enum output_channel)i);
-	channels[OUTPUT_STDOUT].phase = channels[OUTPUT_STDERR].phase = IDLE;
-	forget_lines();
+	output_forget();
 }
 
 void output_progress(struct output_progress *progress)

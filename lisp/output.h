@@ -70,6 +70,8 @@ void output_set_column(enum output_channel channel, long column);
 
 /* Puts all channels into a result and begins anew. */
 void output_take(struct frame_builder *result);
+/* Begins anew. */
+void output_forget(void);
 void output_progress(struct output_progress *progress);
 
 #endif

@@ -155,6 +155,11 @@ ever. Waiting can be stopped."
   (setf *random-state* (make-random-state t)
         *default-pathname-defaults* (ext:getcwd)))
 
+(defun renew-clone ()
+  "Called by the host in a clone of a session: the two must not draw the same random numbers from now on. All else is as
+the original has it, its directory too, and random states that the user keeps elsewhere."
+  (setf *random-state* (make-random-state t)))
+
 ;;; The careful ways, see recipes.c
 
 (defun do-without-hook ()

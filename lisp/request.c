@@ -1,5 +1,5 @@
 /*
- * request.c - reading an EVALUATE frame.
+ * request.c - reading EVALUATE and CLONE frames.
  */
 #include "config.h"
 
@@ -67,8 +67,34 @@ struct request *request_read(const struct frame *frame)
 	return NULL;
 }
 
+bool request_is_session_id(const char *text)
+{
+	static const char allowed[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-";
+
+	return strlen(text) == WORKLINK_SESSION_ID_LENGTH && strspn(text, allowed) == WORKLINK_SESSION_ID_LENGTH;
+}
+
+struct request *request_read_clone(const struct frame *frame)
+{
+	struct request *request = calloc(1, sizeof(*request));
+	struct frame rest = *frame;
+	enum frame_status status;
+	struct field field;
+
+	if (!request)
+		abort();
+	while ((status = frame_next(&rest, &field)) == FRAME_READY)
+		if (field.tag == WORK_SESSION && !request->clone)
+			request->clone = field_text(&field, WORKLINK_SESSION_ID_LENGTH);
+	if (status == FRAME_INCOMPLETE && request->clone && request_is_session_id(request->clone))
+		return request;
+	request_free(request);
+	return NULL;
+}
+
 void request_free(struct request *request)
 {
+	free(request->clone);
 	free(request->bytes);
 	free(request);
 }

@@ -17,9 +17,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,6 +25,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "descriptors.h"
 #include "iothread.h"
 #include "limits.h"
 #include "output.h"
@@ -137,6 +136,13 @@ static void dismiss(pid_t copy)
 
 /* ---- in the copy */
 
+void snapshot_disown(void)
+{
+	state.copy = 0;
+	state.leaving_count = 0;
+	state.unprotected = 0;
+}
+
 static void remember_position(int fd)
 {
 	off_t at = lseek(fd, 0, SEEK_CUR);
@@ -147,7 +153,6 @@ static void remember_position(int fd)
 	positions[position_count++].at = at;
 }
 
-/* In place of pipes and sockets comes one whose peer is gone: reading ends at once, writing fails. */
 static void let_go(int fd, int dead)
 {
 	struct stat status;
@@ -164,22 +169,9 @@ static void let_go(int fd, int dead)
 
 static void let_go_of_descriptors(void)
 {
-	DIR *directory = opendir("/proc/self/fd");
-	const struct dirent *entry;
-	int pair[2];
-
-	if (!directory || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		_exit(EXIT_NO_COPY);
-	close(pair[1]);
 	position_count = closed_count = 0;
-	while ((entry = readdir(directory))) {
-		int fd = (int)strtol(entry->d_name, NULL, 10);
-
-		if (*entry->d_name != '.' && fd != dirfd(directory) && fd != pair[0])
-			let_go(fd, pair[0]);
-	}
-	closedir(directory);
-	close(pair[0]);
+	if (!descriptors_let_go(let_go))
+		_exit(EXIT_NO_COPY);
 	iothread_abandon();
 	output_close_pipes();
 }
@@ -222,9 +214,7 @@ static void sleep_as_copy(const struct lineage *lineage, pid_t worker)
 {
 	setpgid(0, 0); /* the worker's group may be killed as a whole */
 	prctl(PR_SET_NAME, "cl-mcp-snapshot");
-	state.copy = 0;
-	state.leaving_count = 0;
-	state.unprotected = 0;
+	snapshot_disown();
 	let_go_of_descriptors();
 	wait_for_death_of(worker);
 	if (!lineage_may_inherit(lineage))
@@ -254,6 +244,11 @@ static int count_threads(void)
 	return count;
 }
 
+bool snapshot_finds_threads(void)
+{
+	return count_threads() > OWN_THREADS;
+}
+
 static void note_copy(struct lineage *lineage, pid_t copy)
 {
 	setpgid(copy, copy); /* here too: our group may be killed before the copy first runs */
@@ -279,7 +274,7 @@ bool snapshot_take(struct lineage *lineage)
 
 	if (!wait_for_leaving())
 		return refuse("earlier copies do not go away");
-	if (count_threads() > OWN_THREADS)
+	if (snapshot_finds_threads())
 		return refuse("threads are running");
 	limits_give_back();
 	sigfillset(&all);

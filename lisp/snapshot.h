@@ -33,5 +33,10 @@ bool snapshot_take(struct lineage *lineage) __attribute__((warn_unused_result));
 
 /* Is it one of our copies? */
 bool snapshot_is_copy(pid_t pid);
+/* In a fork: its parent's copies are not ours. */
+void snapshot_disown(void);
+
+/* Do threads run beside our own two? A fork would not have them. */
+bool snapshot_finds_threads(void);
 
 #endif

@@ -58,7 +58,7 @@ pid_t spawn_worker(const struct spawn_order *order, int *ready)
 {
 	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
 		return -errno;
 	struct worker_birth birth = {
 		.session = order->session,

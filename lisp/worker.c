@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clone.h"
 #include "descriptors.h"
 #include "evaluation.h"
 #include "fault.h"
@@ -69,14 +70,14 @@ static void enter_directory(const char *directory)
 		notice(directory, error, home);
 }
 
-/* What Lisp remembers of the zygote and must not: its random state, its directory. */
-static void renew_lisp(void)
+/* What Lisp remembers of the process that it comes from and must not: the random state, the zygote's directory. */
+static void renew_lisp(const char *function)
 {
 	cl_env_ptr env = ecl_process_env();
 
 	ECL_CATCH_ALL_BEGIN(env)
 	{
-		cl_funcall(1, ecl_make_symbol("RENEW", "CL-MCP-RUNTIME"));
+		cl_funcall(1, ecl_make_symbol(function, "CL-MCP-RUNTIME"));
 	}
 	ECL_CATCH_ALL_END;
 }
@@ -148,14 +149,14 @@ static void answer(struct worker_birth *birth, bool strict)
 }
 
 /* Kept by this process and all that follow it, see sessionlock.h. */
-static void lock_session(const struct worker_birth *birth)
+static void lock_session(struct worker_birth *birth)
 {
 	if (!birth->runtime_directory)
 		return;
 	int lock = sessionlock_take(birth->runtime_directory, birth->session);
 	if (lock < 0)
 		refuse(birth, lock == -EWOULDBLOCK ? "the session has a process" : "cannot lock the session", -lock);
-	descriptors_raise(lock);
+	birth->lock = descriptors_raise(lock);
 }
 
 static void begin_life(struct worker_birth *birth)
@@ -164,13 +165,23 @@ static void begin_life(struct worker_birth *birth)
 	lineage_begin(birth->lineage, birth->incarnation, birth->last_seq);
 	equip(birth);
 	enter_directory(birth->directory);
-	renew_lisp();
+	renew_lisp("RENEW");
 	if (birth->ready < 0)
 		return;
 	if (write(birth->ready, "", 1) < 0)
 		_exit(EXIT_NO_START);
 	close(birth->ready);
 	birth->ready = -1;
+}
+
+/* In the clone. As soon as it idles it makes a copy of its own. */
+static void begin_as_clone(struct worker_birth *birth)
+{
+	lock_session(birth);
+	equip(birth);
+	renew_lisp("RENEW-CLONE");
+	snapshot_note_answer();
+	clone_settle(birth);
 }
 
 void worker_main(struct worker_birth *birth)
@@ -183,6 +194,11 @@ void worker_main(struct worker_birth *birth)
 		/* A copy that took over has dropped the request: the worker died with it. */
 		if (((!request || snapshot_is_overdue()) && protect(birth)) || !request)
 			continue;
+		if (request->clone) {
+			if (clone_make(request->clone, birth))
+				begin_as_clone(birth);
+			continue;
+		}
 		bool strict = request->protect != 0;
 		evaluation_run(request, &result);
 		iothread_keep(&result);

@@ -17,6 +17,7 @@ struct worker_birth {
 	uint64_t last_seq; /* evaluations are numbered on from here */
 	int connection;    /* of a worker that does not listen, or -1 */
 	int ready;         /* gets a byte once the worker can be connected to, or a text that says why not; or -1 */
+	int lock;          /* the session's, see sessionlock.h */
 };
 
 /* Serves evaluations until the process ends, in this process and in those that follow it. Called in a child of the

@@ -26,11 +26,13 @@
 
 #include "boot.h"
 #include "clock.h"
+#include "cradle.h"
 #include "frame.h"
 #include "listener.h"
 #include "log.h"
 #include "paths.h"
 #include "recipes.h"
+#include "request.h"
 #include "sessionlock.h"
 #include "spawn.h"
 #include "worklink.h"
@@ -42,14 +44,15 @@ struct zygote_worker {
 	char session[WORKLINK_SESSION_ID_LENGTH + 1];
 	struct lineage *lineage;
 	pid_t pid;
-	int ready; /* -1 once it listens */
+	int ready; /* a socket; -1 once it listens */
 };
 
-enum descriptor { SIGNALS, LISTENER, CONNECTION, FIRST_WORKER };
+enum descriptor { SIGNALS, LISTENER, CRADLE, CONNECTION, FIRST_WORKER };
 
 static struct {
 	const struct zygote_options *options;
 	int listener;
+	int cradle;
 	int signals;
 	int connection; /* -1: none */
 	uint64_t boot_ms;
@@ -237,7 +240,7 @@ static void reap(void)
 static void hear_worker(struct zygote_worker *worker)
 {
 	char text[256];
-	ssize_t length = read(worker->ready, text, sizeof(text) - 1);
+	ssize_t length = recv(worker->ready, text, sizeof(text) - 1, MSG_DONTWAIT);
 
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -251,13 +254,6 @@ static void hear_worker(struct zygote_worker *worker)
 	} else {
 		kill_worker(worker); /* it died, or is about to */
 	}
-}
-
-static bool is_session_id(const char *session)
-{
-	static const char allowed[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-";
-
-	return strlen(session) == WORKLINK_SESSION_ID_LENGTH && strspn(session, allowed) == WORKLINK_SESSION_ID_LENGTH;
 }
 
 /* pid 0: whichever it is, and nobody follows it. */
@@ -296,6 +292,29 @@ static void spawn(struct spawn_order *order)
 	add_worker(order, pid, ready);
 }
 
+/* A clone must be our child by now, or we should not hear of its end. */
+static void take_in(const struct newborn *newborn)
+{
+	const struct spawn_order order = {.session = newborn->session, .lineage = newborn->lineage};
+
+	if (find_worker(newborn->session)) {
+		cradle_refuse(newborn, "the session has a process");
+	} else if (!is_orphan(newborn->pid)) {
+		cradle_refuse(newborn, "the zygote that its original comes from is gone");
+	} else {
+		add_worker(&order, newborn->pid, newborn->line);
+		cradle_agree(newborn);
+	}
+}
+
+static void receive_newborns(void)
+{
+	struct newborn newborn;
+
+	while (cradle_receive(zygote.cradle, &newborn))
+		take_in(&newborn);
+}
+
 /* ---- what the daemon says */
 
 static bool read_order(struct frame *frame, char **session, char **directory, uint64_t *pid, struct spawn_order *order)
@@ -331,7 +350,7 @@ static bool handle_frame(struct frame *frame)
 
 	if (trusted && frame->type == ZYGOTE_QUIT) {
 		zygote.quitting = true;
-	} else if (!session || !is_session_id(session)) {
+	} else if (!session || !request_is_session_id(session)) {
 		trusted = false;
 	} else if (trusted && frame->type == ZYGOTE_SPAWN) {
 		spawn(&order);
@@ -446,6 +465,7 @@ static struct pollfd *poll_set(void)
 	}
 	set[SIGNALS] = (struct pollfd){.fd = zygote.signals, .events = POLLIN};
 	set[LISTENER] = (struct pollfd){.fd = zygote.listener, .events = POLLIN};
+	set[CRADLE] = (struct pollfd){.fd = zygote.cradle, .events = POLLIN};
 	set[CONNECTION] = (struct pollfd){.fd = zygote.connection, .events = POLLIN};
 	for (size_t i = 0; i < zygote.worker_count; i++)
 		set[FIRST_WORKER + i] = (struct pollfd){.fd = zygote.workers[i].ready, .events = POLLIN};
@@ -466,6 +486,8 @@ static bool serve_once(void)
 	for (size_t i = 0; i < polled; i++)
 		if (set[FIRST_WORKER + i].revents)
 			hear_worker(&zygote.workers[i]);
+	if (set[CRADLE].revents)
+		receive_newborns();
 	if (set[CONNECTION].revents && zygote.connection >= 0)
 		read_connection();
 	if (set[LISTENER].revents)
@@ -476,7 +498,7 @@ static bool serve_once(void)
 }
 
 /* The lock on the directory is held as long as we live: it tells a living zygote's socket from a dead one's. */
-static int make_listener(const char *directory)
+static int make_listeners(const char *directory)
 {
 	int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -484,7 +506,8 @@ static int make_listener(const char *directory)
 		return -errno;
 	if (flock(lock, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
-	return listener_open(directory, WORKLINK_ZYGOTE_SOCKET);
+	zygote.cradle = cradle_open(directory);
+	return zygote.cradle < 0 ? zygote.cradle : listener_open(directory, WORKLINK_ZYGOTE_SOCKET);
 }
 
 static void watch_signals(void)
@@ -508,7 +531,7 @@ int zygote_run(const struct zygote_options *options)
 
 	zygote.options = options;
 	zygote.connection = -1;
-	zygote.listener = make_listener(options->runtime_directory);
+	zygote.listener = make_listeners(options->runtime_directory);
 	if (zygote.listener == -EADDRINUSE) {
 		log_line("another zygote serves %s", options->runtime_directory);
 		return 0;
@@ -526,6 +549,8 @@ int zygote_run(const struct zygote_options *options)
 	while (serve_once())
 		;
 	end_workers();
+	if (paths_beside(options->runtime_directory, WORKLINK_CRADLE_SOCKET, path) == 0)
+		unlink(path);
 	if (paths_beside(options->runtime_directory, WORKLINK_ZYGOTE_SOCKET, path) == 0)
 		unlink(path);
 	_exit(0); /* not by way of ECL's and the collector's handlers: nobody waits for what they would do */

@@ -199,12 +199,12 @@ def test_crash_of_the_zygote_leaves_workers_alive():
         wait_for(lambda: not is_alive(worker.pid))
 
 
-def run_as_nobody(test):
-    """Runs a test of this file as another user."""
+def run_as_nobody(test, file=__file__):
+    """Runs a test as another user."""
     with tempfile.TemporaryDirectory(prefix="clmcp-") as directory:
         os.chown(directory, 65534, 65534)
         command = [sys.executable, "-B", "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider",
-                   f"{__file__}::{test}"]
+                   f"{file}::{test}"]
         done = subprocess.run(command, user=65534, group=65534, extra_groups=[], cwd=directory, capture_output=True,
                               text=True, env={**os.environ, "HOME": directory, "TMPDIR": directory,
                                              "BUILD_DIR": str(BUILD_DIR)})

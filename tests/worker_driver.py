@@ -228,6 +228,29 @@ class Worker:
         self.link = None
         self.connect()
 
+    def ask_for_clone(self, session=None):
+        session = session or new_session_id()
+        self.link.send("N", session=session)
+        return session
+
+    def clone_answer(self):
+        """The CLONED message that comes next."""
+        while True:
+            message = self.link.receive()
+            if message.kind == "n":
+                return message
+
+    def clone(self, session=None):
+        """Another worker with all that this one has."""
+        session = self.ask_for_clone(session)
+        answer = self.clone_answer()
+        assert answer.session == session and answer.text is None, answer
+        assert self.zygote.expect("P", session).pid == answer.pid
+        clone = Worker.__new__(Worker)
+        clone.zygote, clone.session, clone.pid, clone.link = self.zygote, session, answer.pid, None
+        clone.connect()
+        return clone
+
     def connect(self):
         if self.link:
             self.link.close()
