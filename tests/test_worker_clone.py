@@ -259,6 +259,8 @@ def test_no_descriptor_of_the_originals_is_left_in_the_clone(zygote, worker):
         before = descriptors(worker.pid)
         assert kinds(clone) == kinds(spawned)
         assert f"{zygote.directory}/{clone.session}.lock" in descriptors(clone.pid)
+        shared = [line for line in open(f"/proc/{clone.pid}/maps") if line.split()[1].endswith("s")]
+        assert len(shared) == 1  # with its own copies
         alike = {name for name in descriptors(clone.pid) if "[" in name and "anon_inode" not in name}
         assert alike and not alike & set(before)
         with clone.clone() as second:
@@ -463,6 +465,7 @@ def test_a_failing_fork_is_refused():
 
 def test_missing_descriptors_are_refused(worker):
     limit = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
+    worker.value("1")  # so that it has finished to start
     before = descriptors(worker.pid)
     refused = []
     for most in range(5, 30):  # with fewer it could not even poll
