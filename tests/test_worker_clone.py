@@ -562,7 +562,8 @@ def test_a_worker_that_waits_for_its_clone_still_answers():
         protect(worker)
         stopped(zygote)
         worker.ask_for_clone()
-        newborn_of(zygote, worker)
-        worker.connect()  # which would fail if nobody served the socket
+        clone = newborn_of(zygote, worker)
+        worker.connect()
+        assert is_alive(clone)  # it is still waited for
         os.kill(zygote.pid, signal.SIGCONT)
         assert worker.value("(+ 1 2)") == "3"
