@@ -14,8 +14,9 @@
  * A worker can be cloned: a CLONE waits its turn among the evaluations, and is answered by CLONED on the same
  * connection. From then on the clone is the worker of its own session, with incarnation 1 and no evaluation so far; the
  * zygote says SPAWNED and DIED of it as of one that it has forked itself. A clone whose asker is gone before it is
- * complete ends by itself. If the connection is lost before CLONED comes, there may be a clone or not: ZYGOTE_KILL with
- * its session makes sure that there is none, and a successor of the daemon finds it as it finds all others.
+ * complete ends by itself, and REFUSED is said of it. If the connection is lost before CLONED comes, there may be a
+ * clone or not: ZYGOTE_KILL with its session makes sure that there is none, and a successor of the daemon finds it as
+ * it finds all others.
  */
 #ifndef WORKLINK_H
 #define WORKLINK_H

@@ -1,5 +1,8 @@
 """A live worker can be cloned under another session's id: the clone has all that the original has, and then they part."""
+import collections
+import contextlib
 import os
+import random
 import re
 import resource
 import signal
@@ -13,6 +16,9 @@ from test_worker_snapshot import die, protect, run_a_thread
 from test_worker_zygote import run_as_nobody
 from worker_driver import (Zygote, descendants, descriptors, is_alive, memory, new_session_id, threads,  # noqa: F401
                            wait_for, worker, zygote)
+
+
+ROUNDS = int(os.environ.get("CLONE_KILLS", "60"))
 
 
 def refusal(worker, session=None):
@@ -493,6 +499,18 @@ def stopped(zygote):
     os.kill(zygote.pid, signal.SIGSTOP)
 
 
+def settled(zygote, session):
+    """The processes that are left, [0] if there are none; nothing while some are about to end or to begin."""
+    with contextlib.suppress(OSError):
+        alive = [pid for pid in descendants(zygote.pid) if is_alive(pid)]
+        if not alive:
+            return left_in(zygote, session) == [] and [0]
+        main = [pid for pid in alive if not any(pid in copies_of(other) for other in alive)]
+        if len(main) == 1 and f"{zygote.directory}/{session}.lock" in descriptors(main[0]):
+            return len(copies_of(main[0])) == 1 and main  # it has lived for a while
+    return None
+
+
 def newborn_of(zygote, worker):
     """The clone that is not complete yet."""
     wait_for(lambda: len(set(copies_of(worker.pid))) == 1)
@@ -528,6 +546,36 @@ def test_a_half_made_clone_ends_with_who_asked_for_it(end):
         assert worker.value("(+ 1 2)") == "3"
         assert session not in sessions_of(zygote)
         worker.clone().close()
+
+
+def test_whoever_dies_at_any_moment_nothing_half_made_is_left():
+    """The clone is there, and known to the zygote, or no trace of it is."""
+    dice = random.Random(20261120)
+    outcomes = collections.Counter()
+    with Zygote() as zygote:
+        for turn in range(ROUNDS):
+            worker = zygote.spawn()
+            worker.value("(progn (defvar *n* 7) t)")
+            session = worker.ask_for_clone()
+            time.sleep(dice.random() * 0.015)  # not to wait for anything: to die at any moment
+            if turn % 2:
+                worker.link.close()
+                worker.connect()
+                assert worker.value("*n*") == "7"
+                worker.close()
+            else:
+                worker.link.close()
+                zygote.link.send("K", session=worker.session)
+                zygote.expect("D", worker.session)
+            processes = wait_for(lambda: settled(zygote, session))
+            if processes == [0]:
+                outcomes["nothing"] += 1
+            else:
+                with zygote.spawn(session=session) as clone:
+                    assert clone.value("*n*") == "7"
+                outcomes["a clone"] += 1
+            wait_for(lambda: not descendants(zygote.pid) and left_in(zygote, session) == [])
+    print(dict(outcomes))
 
 
 def test_a_clone_that_still_waits_is_not_made_for_somebody_who_is_gone(zygote, worker):
