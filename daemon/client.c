@@ -177,8 +177,7 @@ struct recall {
 };
 
 /* The shim has spoken with a former daemon: what it agreed on there holds on. */
-static void on_conversation_found(
-	void *context, bool found, const char *revision, uint64_t initialize_line, const char *session)
+static void on_conversation_found(void *context, const struct store_conversation *found)
 {
 	struct recall *recall = context;
 	struct conversation *conversation = conversation_find(recall->server, recall->nonce);
@@ -186,12 +185,20 @@ static void on_conversation_found(
 	if (!conversation)
 		return;
 	if (found) {
-		conversation->initialize_line = initialize_line;
-		if (revision)
-			conversation->agreed = revision_find(revision);
+		conversation->initialize_line = found->initialize_line;
+		conversation->has_begun |= found->has_begun;
+		if (found->revision)
+			conversation->agreed = revision_find(found->revision);
+		if (!conversation->client_name)
+			conversation->client_name = new_text(found->client);
 		if (!conversation->session)
-			conversation->session = new_text(session);
-		conversation->saved = true;
+			conversation->session = new_text(found->session);
+		conversation_forget_use(conversation); /* it was not known whose that was */
+		/* A worker may have told of a session that the store was not told of in time. */
+		conversation->saved = !conversation->session ||
+			(found->session && strcmp(conversation->session, found->session) == 0);
+		if (!conversation->saved)
+			conversation_save(conversation, NULL, NULL);
 	}
 	if (conversation->client) {
 		struct client *client = conversation->client;
@@ -229,6 +236,7 @@ static void join_conversation(struct client *client, struct hello *hello)
 	conversation->owner = client->uid;
 	free(conversation->directory);
 	conversation->directory = hello->directory ? hello->directory : new_text("/");
+	conversation_forget_use(conversation);
 	free(conversation->wanted_session);
 	conversation->wanted_session = hello->session;
 	hello->directory = hello->session = NULL;

@@ -32,6 +32,7 @@ static void release(struct conversation *conversation)
 	free(conversation->wanted_session);
 	free(conversation->directory);
 	free(conversation->client_name);
+	free(conversation->used);
 	free(conversation);
 }
 
@@ -174,15 +175,49 @@ bool conversation_congested(const struct conversation *conversation)
 
 void conversation_save(struct conversation *conversation, store_status_callback done, void *context)
 {
-	struct store *store = conversation->server->store;
+	struct store_conversation row = {
+		.revision = conversation->agreed ? conversation->agreed->name : NULL,
+		.session = conversation->session,
+		.directory = conversation->directory ? conversation->directory : "/",
+		.client = conversation->client_name,
+		.initialize_line = conversation->initialize_line,
+		.has_begun = conversation->has_begun,
+	};
 
 	conversation->saved = true;
-	if (conversation->session)
-		store_use_session(store, conversation->session, conversation->owner,
-			conversation->directory ? conversation->directory : "/",
-			conversation->client_name ? conversation->client_name : "");
-	store_save_conversation(store, conversation->nonce, conversation->agreed ? conversation->agreed->name : NULL,
-		conversation->initialize_line, conversation->session, done, context);
+	store_save_conversation(conversation->server->store, conversation->nonce, &row, done, context);
+}
+
+void conversation_choose(struct conversation *conversation, const char *session)
+{
+	replace_text(&conversation->session, session);
+	conversation->has_begun = true;
+	conversation->saved = false;
+}
+
+static bool is_same(const char *one, const char *other)
+{
+	return one && other ? strcmp(one, other) == 0 : one == other;
+}
+
+void conversation_forget_use(struct conversation *conversation)
+{
+	replace_text(&conversation->used, NULL);
+}
+
+void conversation_use(struct conversation *conversation, const char *session)
+{
+	struct conversation *other;
+
+	if (is_same(conversation->used, session))
+		return;
+	/* Whoever goes by the same name, there, is behind now; what it does next is told to the store again. */
+	LIST_FOREACH(other, &conversation->server->conversations, next)
+	if (is_same(other->client_name, conversation->client_name) &&
+		is_same(other->directory, conversation->directory))
+		conversation_forget_use(other);
+	replace_text(&conversation->used, session);
+	store_use_session(conversation->server->store, conversation->nonce, session);
 }
 
 void conversation_follow_session(struct server *server, const char *old_id, const char *new_id)
@@ -193,8 +228,7 @@ void conversation_follow_session(struct server *server, const char *old_id, cons
 	{
 		if (!conversation->session || strcmp(conversation->session, old_id) != 0)
 			continue;
-		free(conversation->session);
-		conversation->session = new_text(new_id);
+		conversation_choose(conversation, new_id);
 		conversation_save(conversation, NULL, NULL);
 	}
 }

@@ -41,6 +41,8 @@ struct conversation {
 	uint64_t lines_settled;        /* what the store need not keep any more */
 	bool ended;                    /* the client has said its last line */
 	bool saved;                    /* the store knows what was agreed on */
+	bool has_begun;                /* its session was chosen once, */
+	char *used;                    /* and this one is the last that the store knows to be used; NULL: none is */
 	bool recalled;                 /* what the store knows of it has been asked for, if there can be anything */
 	bool answers_stored;           /* the store holds answers that a settlement would free */
 	size_t lookups;                /* requests that wait to hear whether the store has their answer */
@@ -74,6 +76,13 @@ bool conversation_congested(const struct conversation *conversation);
 
 /* A session has another id than it was announced with, or is none (NULL): those who have it as their default follow. */
 void conversation_follow_session(struct server *server, const char *old_id, const char *new_id);
+
+/* From now on calls without one go to that session; NULL: to a new one. conversation_save is still to be called. */
+void conversation_choose(struct conversation *conversation, const char *session);
+/* Something is done in that session for the client. */
+void conversation_use(struct conversation *conversation, const char *session);
+/* Its client goes by another name, or comes from elsewhere, than was known. */
+void conversation_forget_use(struct conversation *conversation);
 
 /* Puts what was agreed on into the store; done, if it is not NULL, comes when it is there or cannot be. */
 void conversation_save(struct conversation *conversation, store_status_callback done, void *context);

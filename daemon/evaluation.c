@@ -67,7 +67,8 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 		conversation = conversation_new(server, origin->nonce);
 	/* The worker may know what the store was not told in time. */
 	if (origin->is_default && !conversation->session)
-		conversation->session = new_text(session->id);
+		conversation_choose(conversation, session->id);
+	conversation_use(conversation, session->id);
 	if (!origin->revision->stateless && !conversation->agreed)
 		conversation->agreed = origin->revision;
 	memcpy(evaluation->nonce, origin->nonce, LINK_NONCE_SIZE);

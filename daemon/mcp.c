@@ -56,8 +56,10 @@ static void note_client(struct conversation *conversation, struct json_object *h
 	struct json_object *client, *name;
 
 	if (json_object_object_get_ex(holder, key, &client) && json_object_object_get_ex(client, "name", &name) &&
-		json_object_is_type(name, json_type_string) && json_object_get_string_len(name) <= CLIENT_NAME_MAX)
+		json_object_is_type(name, json_type_string) && json_object_get_string_len(name) <= CLIENT_NAME_MAX) {
 		replace_text(&conversation->client_name, json_object_get_string(name));
+		conversation_forget_use(conversation);
+	}
 }
 
 static void method_initialize(struct request *request)

@@ -65,18 +65,6 @@ void store_find_session(
 	store_enqueue(store, job);
 }
 
-void store_use_session(
-	struct store *store, const char *session, unsigned owner, const char *directory, const char *client)
-{
-	struct job *job = job_new(DATABASE_USE_SESSION, true);
-
-	job_put_number(job, owner);
-	job_put_text(job, session);
-	job_put_text(job, directory);
-	job_put_text(job, client);
-	store_enqueue(store, job);
-}
-
 static void set_column(struct store *store, enum database_statement statement, const char *session, const char *value,
 	store_status_callback done, void *context)
 {
@@ -239,15 +227,18 @@ void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONC
 
 /* ---- conversations */
 
-void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *revision,
-	uint64_t initialize_line, const char *session, store_status_callback done, void *context)
+void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
+	const struct store_conversation *conversation, store_status_callback done, void *context)
 {
 	struct job *job = job_new(DATABASE_SAVE_CONVERSATION, !done);
 
 	job_put_nonce(job, nonce);
-	job_put_text(job, revision);
-	job_put_number(job, initialize_line);
-	job_put_text(job, session);
+	job_put_text(job, conversation->revision);
+	job_put_number(job, conversation->initialize_line);
+	job_put_text(job, conversation->session);
+	job_put_number(job, conversation->has_begun);
+	job_put_text(job, conversation->directory);
+	job_put_text(job, conversation->client ? conversation->client : "");
 	job_put_number(job, store_universal_time());
 	job->deliver = done ? deliver_status : NULL;
 	job->done.status = done;
@@ -266,8 +257,15 @@ void store_forget_conversation(struct store *store, const uint8_t nonce[static L
 
 static void deliver_conversation(struct job *job)
 {
-	job->done.conversation(job->context, job->result == DATABASE_ROW, job->out[0].data,
-		(uint64_t)job->out[1].number, job->out[2].data);
+	struct store_conversation found = {
+		.revision = job->out[0].data,
+		.initialize_line = (uint64_t)job->out[1].number,
+		.session = job->out[2].data,
+		.has_begun = job->out[3].number != 0,
+		.client = job->out[4].data,
+	};
+
+	job->done.conversation(job->context, job->result == DATABASE_ROW ? &found : NULL);
 }
 
 void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
@@ -280,5 +278,14 @@ void store_find_conversation(struct store *store, const uint8_t nonce[static LIN
 	job->done.conversation = done;
 	job->context = context;
 	job->owns_context = true;
+	store_enqueue(store, job);
+}
+
+void store_use_session(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *session)
+{
+	struct job *job = job_new(DATABASE_USE_SESSION, true);
+
+	job_put_nonce(job, nonce);
+	job_put_text(job, session);
 	store_enqueue(store, job);
 }

@@ -122,8 +122,10 @@ static void send_first(struct session *session)
 	evaluation->seq = ++session->last_seq;
 	evaluation->started_at = store_universal_time();
 	set_limits(session, &evaluation->work);
-	if (evaluation->request)
+	if (evaluation->request) {
 		put_origin(&origin, session, evaluation);
+		conversation_use(evaluation->request->conversation, session->id);
+	}
 	worker_evaluate(session->worker, session->incarnation, evaluation->seq, &origin, &evaluation->work);
 	frame_builder_free(&origin);
 	session->state = SESSION_RUNNING;

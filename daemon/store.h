@@ -54,10 +54,6 @@ typedef void (*store_session_callback)(void *context, const struct store_found_s
 void store_find_session(
 	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
 
-/* A client of that name uses it from there. */
-void store_use_session(
-	struct store *store, const char *session, unsigned owner, const char *directory, const char *client);
-
 /* Both: done may be NULL. The context was allocated for this call: the store frees it. */
 void store_set_limits(
 	struct store *store, const char *session, const char *limits, store_status_callback done, void *context);
@@ -129,16 +125,27 @@ typedef void (*store_answer_callback)(void *context, const struct store_found_an
 void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
 	store_answer_callback done, void *context);
 
-/* revision, session and done may be NULL. */
-void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *revision,
-	uint64_t initialize_line, const char *session, store_status_callback done, void *context);
+struct store_conversation {
+	const char *revision; /* NULL: none is agreed on */
+	const char *session;  /* NULL: none of its own */
+	const char *directory;
+	const char *client; /* its name; NULL if it has not told */
+	uint64_t initialize_line;
+	bool has_begun; /* its session was chosen once */
+};
+
+/* done may be NULL. */
+void store_save_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
+	const struct store_conversation *conversation, store_status_callback done, void *context);
 void store_forget_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE]);
 
-/* The context was allocated for this call: the store frees it. */
-typedef void (*store_conversation_callback)(
-	void *context, bool found, const char *revision, uint64_t initialize_line, const char *session);
+/* found is NULL if there is none, and has no directory. The context was allocated for this call: the store frees it. */
+typedef void (*store_conversation_callback)(void *context, const struct store_conversation *found);
 void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
 	store_conversation_callback done, void *context);
+
+/* The conversation, which is saved already, uses that session: the last one of its client's from its directory. */
+void store_use_session(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *session);
 
 /* Seconds since 1900, the time that Lisp users know. */
 uint64_t store_universal_time(void);

@@ -43,8 +43,7 @@ static struct session *default_session(struct server *server, struct request *re
 		session = session_new(server, conversation->owner, conversation->directory);
 	if (!session)
 		return NULL;
-	conversation->session = new_text(session->id);
-	conversation->saved = false;
+	conversation_choose(conversation, session->id);
 	return session;
 }
 

@@ -257,11 +257,12 @@ void finish_resume_session(struct request *request, struct json_object *data)
 	struct resumption *resumption = new_zeroed(sizeof(*resumption));
 
 	if (!request->revision->stateless)
-		replace_text(&conversation->session, card_text(data, "id"));
+		conversation_choose(conversation, card_text(data, "id"));
 	card_complete(conversation->server, data);
 	*resumption = (struct resumption){request, json_object_get(data)};
 	conversation->lookups++;
 	conversation_save(conversation, on_resumed, resumption);
+	conversation_use(conversation, card_text(data, "id"));
 }
 
 void tool_rename_session(struct server *server, struct request *request, struct json_object *arguments)

@@ -12,13 +12,14 @@ ALTER TABLE sessions ADD COLUMN stored_bytes INTEGER NOT NULL DEFAULT 0; -- of a
 
 CREATE INDEX sessions_by_use ON sessions (owner, updated_at DESC, id DESC);
 
--- Who used which session from where: what --resume looks for.
+-- Who used which session from where: what --resume looks for. The higher the number, the later.
 CREATE TABLE uses (
+  number    INTEGER PRIMARY KEY,
   session   TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
   directory TEXT NOT NULL,
   client    TEXT NOT NULL,                 -- its name, '' if it has not told
-  PRIMARY KEY (directory, client, session)
-) STRICT, WITHOUT ROWID;
+  UNIQUE (directory, client, session)
+) STRICT;
 
 CREATE INDEX uses_of_session ON uses (session);
 
@@ -138,3 +139,8 @@ END;
 
 -- Not NULL: the answer is made anew by that tool, from this data.
 ALTER TABLE answers ADD COLUMN tool TEXT;
+
+ALTER TABLE conversations ADD COLUMN directory TEXT NOT NULL DEFAULT '/';
+ALTER TABLE conversations ADD COLUMN client TEXT NOT NULL DEFAULT '';
+ALTER TABLE conversations ADD COLUMN has_begun INTEGER NOT NULL DEFAULT 0; -- 1: its session was chosen once
+UPDATE conversations SET has_begun = session IS NOT NULL;

@@ -34,17 +34,27 @@ SELECT answer, tool FROM answers WHERE nonce = ?1 AND line = ?2 AND item = ?3;
 DELETE FROM answers WHERE nonce = ?1 AND line <= ?2;
 
 -- save_conversation:
-INSERT INTO conversations (nonce, revision, initialize_line, session, saved_at) VALUES (?1, ?2, ?3, ?4, ?5)
-  ON CONFLICT (nonce) DO UPDATE SET revision = ?2, initialize_line = ?3, session = ?4, saved_at = ?5;
+INSERT INTO conversations (nonce, revision, initialize_line, session, has_begun, directory, client, saved_at)
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+  ON CONFLICT (nonce) DO UPDATE SET revision = ?2, initialize_line = ?3, session = ?4, has_begun = ?5, directory = ?6,
+    client = ?7, saved_at = ?8;
 
 -- find_conversation:
-SELECT revision, initialize_line, session FROM conversations WHERE nonce = ?1;
+SELECT revision, initialize_line, session, has_begun, nullif(client, '') FROM conversations WHERE nonce = ?1;
 
 -- forget_conversation:
 DELETE FROM conversations WHERE nonce = ?1;
 
 -- forget_old_conversations:
 DELETE FROM conversations WHERE saved_at < ?1;
+
+-- use_session:
+INSERT OR REPLACE INTO uses (session, directory, client)
+  SELECT sessions.id, conversations.directory, client FROM sessions, conversations WHERE nonce = ?1 AND sessions.id = ?2;
+
+-- last_used_session:
+SELECT sessions.id FROM uses JOIN sessions ON sessions.id = session
+  WHERE owner = ?1 AND uses.directory = ?2 AND client = ?3 ORDER BY number DESC LIMIT 1;
 
 -- forget_lost_answers:
 DELETE FROM answers WHERE nonce NOT IN (SELECT nonce FROM conversations);
@@ -73,14 +83,6 @@ UPDATE sessions SET name = ?3 WHERE owner = ?1 AND (id = ?2 OR name = ?2) RETURN
 
 -- delete_session:
 DELETE FROM sessions WHERE owner = ?1 AND id = ?2 RETURNING json_object('id', id, 'name', name, 'messages', message_count);
-
--- use_session:
-INSERT OR IGNORE INTO uses (session, directory, client) SELECT id, ?3, ?4 FROM sessions WHERE owner = ?1 AND id = ?2;
-
--- last_used_session:
-SELECT json_object('id', id) FROM sessions
-  WHERE owner = ?1 AND id IN (SELECT session FROM uses WHERE directory = ?2 AND client = ?3)
-  ORDER BY updated_at DESC, id DESC LIMIT 1;
 
 -- show_history:
 -- After ?3, or else the last ones before ?4; from the time ?5 to ?6; at most ?7 of them, ?8 characters of each.
