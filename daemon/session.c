@@ -54,24 +54,6 @@ static void start_tick(struct session *session, const struct evaluation *evaluat
 
 /* ---- evaluations */
 
-/* The next request that was postponed; NULL if there is none. */
-static struct request *next_visitor(struct session *session)
-{
-	struct visit *visit;
-
-	while ((visit = STAILQ_FIRST(&session->visits))) {
-		struct request *request = visit->request;
-
-		STAILQ_REMOVE_HEAD(&session->visits, next);
-		free(visit);
-		request->conversation->lookups--;
-		if (!request->unwanted)
-			return request;
-		request_withdraw(request);
-	}
-	return NULL;
-}
-
 void session_refuse_all(struct session *session, const char *type, const char *why)
 {
 	struct evaluation *evaluation;
@@ -83,7 +65,7 @@ void session_refuse_all(struct session *session, const char *type, const char *w
 			tools_fail(evaluation->request, type, "%s", why);
 		evaluation_free(evaluation);
 	}
-	while ((request = next_visitor(session)))
+	while ((request = visit_next(&session->visits)))
 		tools_fail(request, type, "%s", why);
 }
 
@@ -478,10 +460,7 @@ bool session_postpone(struct session *session, struct request *request)
 {
 	if (session->state != SESSION_CREATING)
 		return false;
-	struct visit *visit = new_zeroed(sizeof(*visit));
-	visit->request = request;
-	request->conversation->lookups++;
-	STAILQ_INSERT_TAIL(&session->visits, visit, next);
+	visit_add(&session->visits, request);
 	return true;
 }
 
@@ -489,7 +468,7 @@ void session_take_visits(struct session *session)
 {
 	struct request *request;
 
-	while ((request = next_visitor(session)))
+	while ((request = visit_next(&session->visits)))
 		tools_call(session->server, request);
 }
 
@@ -511,16 +490,12 @@ struct session *session_make(struct server *server, unsigned owner, const char *
 void session_release(struct session *session)
 {
 	struct evaluation *evaluation;
-	struct visit *visit;
 
 	while ((evaluation = TAILQ_FIRST(&session->evaluations))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		evaluation_free(evaluation);
 	}
-	while ((visit = STAILQ_FIRST(&session->visits))) {
-		STAILQ_REMOVE_HEAD(&session->visits, next);
-		free(visit);
-	}
+	visit_drop_all(&session->visits);
 	roster_remove(session);
 	if (session->worker)
 		worker_close(session->worker);

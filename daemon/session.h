@@ -26,6 +26,7 @@
 #include "request.h"
 #include "server.h"
 #include "sessionid.h"
+#include "visit.h"
 #include "worker.h"
 #include "worklink.h"
 
@@ -48,13 +49,6 @@ TAILQ_HEAD(evaluation_list, evaluation);
 
 /* has_ended is false for a process that cannot be ended. */
 typedef void (*session_ended_callback)(struct session *session, bool has_ended);
-
-/* A request that has to know what the session is. */
-struct visit {
-	STAILQ_ENTRY(visit) next;
-	struct request *request;
-};
-STAILQ_HEAD(visit_list, visit);
 
 struct session {
 	LIST_ENTRY(session) next, next_alike; /* of all, and of those in the same place of the roster */
@@ -82,7 +76,7 @@ struct session {
 	char *epitaph;     /* a warning about that, to be shown with the next result */
 	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
-	struct visit_list visits;           /* in state CREATING */
+	struct visit_list visits;           /* in state CREATING: they have to know what it is */
 	uint64_t protected_seq;             /* a sleeping copy knows of evaluations up to this one */
 	char *unprotected;                  /* why no copy could be made since, NULL if there is no such reason */
 	uint64_t received_seq;              /* results up to this one have come */
