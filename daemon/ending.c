@@ -98,6 +98,6 @@ void session_await_end(struct session *session)
 
 void session_discard(struct session *session)
 {
-	session_refuse_all(session, "SESSION-DELETED", "The session was deleted while this call waited for it.");
+	session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
 	session_release(session);
 }

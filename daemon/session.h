@@ -47,6 +47,9 @@ TAILQ_HEAD(evaluation_list, evaluation);
 /* What is said of one that is not there, or is somebody else's. */
 #define SESSION_UNKNOWN "No session \"%.64s\". list-sessions shows those that there are."
 
+/* And to those who waited for it. */
+#define SESSION_WAS_DELETED "The session was deleted while this call waited for it."
+
 /* has_ended is false for a process that cannot be ended. */
 typedef void (*session_ended_callback)(struct session *session, bool has_ended);
 

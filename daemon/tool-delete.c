@@ -11,6 +11,7 @@
 #include "card.h"
 #include "conversation.h"
 #include "inquiry.h"
+#include "log.h"
 #include "server.h"
 #include "session.h"
 
@@ -18,20 +19,46 @@
 
 static void delete_row(struct request *request, const char *id);
 
+static void on_late_process_ended(struct session *session, bool has_ended)
+{
+	if (!has_ended)
+		log_error("%s: it is deleted, but its process does not end", session->id);
+	session_discard(session);
+}
+
+/* Its row is gone. Somebody may have opened it while the store was at work. */
+static void discard(struct session *session)
+{
+	if (session->state == SESSION_CREATING || session->deletion)
+		return; /* the store is asked about it, and will say that there is none; or this comes again */
+	if (session->state == SESSION_EMPTY) {
+		session_discard(session);
+		return;
+	}
+	session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
+	session_begin_ending(session, on_late_process_ended);
+	session_kill_process(session);
+}
+
 static void on_row_deleted(struct request *request, const struct inquiry_said *said, void *context)
 {
 	const char *id = context;
 	struct server *server = request->conversation->server;
 	struct session *session = session_find(server, id);
 
-	if (said->status != INQUIRY_FOUND) {
+	if (said->status != INQUIRY_FOUND && said->status != INQUIRY_NOTHING) {
 		inquiry_refuse(request, said, id);
 		return;
 	}
-	conversation_follow_session(server, id, NULL);
-	if (session)
-		session_discard(session);
-	tools_finish(request, "delete-session", said->data);
+	bool is_own = session && session->owner == request->conversation->owner;
+	if (is_own || said->status == INQUIRY_FOUND)
+		conversation_follow_session(server, id, NULL);
+	if (is_own)
+		discard(session);
+	if (said->status == INQUIRY_NOTHING)
+		inquiry_refuse(request, said, id);
+	else
+		tools_finish(request, "delete-session", said->data);
 }
 
 static void delete_row(struct request *request, const char *id)
@@ -81,8 +108,7 @@ void tool_delete_session(struct server *server, struct request *request, struct 
 	} else {
 		session->deletion = request;
 		request->conversation->lookups++;
-		session_refuse_all(
-			session, "SESSION-DELETED", "The session was deleted while this call waited for it.");
+		session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
 		session_begin_ending(session, on_process_ended);
 		session_kill_process(session);
 	}

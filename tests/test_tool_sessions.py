@@ -311,6 +311,22 @@ def test_a_deletion_that_is_cut_off_by_a_kill_is_finished(own_runtime):
     assert not names_of(own_runtime.directory, "session-")
 
 
+def test_a_session_that_is_opened_and_deleted_at_once_is_answered_for_and_leaves_nothing(own_runtime):
+    one, other = own_runtime.client().open(), own_runtime.client().open()
+    daemon = own_runtime.daemon_pid()
+    for turn in range(60):
+        session = made(one, name=f"n{turn}")
+        which = session if turn % 2 else f"n{turn}"
+        deletion = one.start("tools/call", {"name": "delete-session", "arguments": {"session": session}})
+        evaluations = [other.start_evaluation("1", session=which) for _ in range(3)]
+        assert not one.evaluation(deletion).is_error
+        for answer in map(other.evaluation, evaluations):
+            assert answer.text == "=> 1" or failure(answer) in ("SESSION-NOT-FOUND", "SESSION-DELETED")
+    wait_until(lambda: own_runtime.status()["sessions"] == [], "no session is left")
+    assert own_runtime.daemon_pid() == daemon and listed(one)["total"] == 0
+    wait_until(lambda: not names_of(own_runtime.directory, "session-"), "nothing is left of their processes")
+
+
 # ---- who may
 
 @pytest.mark.parametrize("tool", ["session-info", "resume-session", "rename-session", "delete-session", "evaluate-lisp"])
