@@ -13,7 +13,7 @@
 
 /* Shim to daemon. */
 enum link_to_daemon {
-	LINK_HELLO = 'H',    /* VERSION, NONCE, LINES_READ, LINES_SETTLED, DIRECTORY, perhaps SESSION */
+	LINK_HELLO = 'H',    /* VERSION, NONCE, LINES_READ, LINES_SETTLED, DIRECTORY, perhaps SESSION or RESUME */
 	LINK_LINE = 'L',     /* LINE, LINES_SETTLED, TEXT: one line of the client's, without its line end */
 	LINK_OVERSIZE = 'O', /* LINE: the client's line was longer than FRAME_LINE_MAX and was dropped */
 	LINK_END = 'E',      /* the client has closed its output: no line will follow */
@@ -40,6 +40,7 @@ enum link_tag {
 	LINK_TAG_LINE = 7,          /* number */
 	LINK_TAG_TEXT = 8,          /* bytes */
 	LINK_TAG_PID = 9,           /* number */
+	LINK_TAG_RESUME = 10,       /* number, not 0: the session used last is asked for; SESSION comes before it */
 };
 
 #endif

@@ -18,11 +18,11 @@ _cl_mcp() {
       ;;
     *)
       case ${COMP_WORDS[0]##*/} in
-        cl-mcp-shim) words="--session --wait --help --version" ;;
+        cl-mcp-shim) words="--session --resume --wait --help --version" ;;
         cl-mcpd) words="--socket --ready-fd --limit --ceiling --verbose --help --version" ;;
         cl-mcpctl)
           case " ${COMP_WORDS[*]:1:COMP_CWORD-1} " in
-            *" repl "*) words="--session" ;;
+            *" repl "*) words="--session --resume" ;;
             *" status "*) words="--json" ;;
             *" shutdown "* | *" help "*) ;;
             *) words="repl status shutdown help --help --version" ;;

@@ -144,6 +144,7 @@ struct hello {
 	uint64_t version, lines_read, lines_settled;
 	const uint8_t *nonce;
 	char *directory, *session;
+	uint64_t resume;
 };
 
 static bool read_hello(struct frame *frame, struct hello *hello)
@@ -166,6 +167,8 @@ static bool read_hello(struct frame *frame, struct hello *hello)
 			hello->directory = field_text(&field, PATH_MAX);
 		else if (field.tag == LINK_TAG_SESSION && !hello->session)
 			good = (hello->session = field_text(&field, SESSION_NAME_MAX)) != NULL;
+		else if (field.tag == LINK_TAG_RESUME)
+			good = field_number(&field, &hello->resume);
 	}
 	return good && status == FRAME_INCOMPLETE;
 }
@@ -239,6 +242,7 @@ static void join_conversation(struct client *client, struct hello *hello)
 	conversation_forget_use(conversation);
 	free(conversation->wanted_session);
 	conversation->wanted_session = hello->session;
+	conversation->wants_last = hello->resume && !hello->session;
 	hello->directory = hello->session = NULL;
 	if (hello->lines_read > conversation->lines_seen)
 		conversation->lines_seen = hello->lines_read;

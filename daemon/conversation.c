@@ -28,6 +28,7 @@ static void release(struct conversation *conversation)
 	LIST_REMOVE(conversation, next);
 	if (conversation->expiry)
 		event_free(conversation->expiry);
+	visit_drop_all(&conversation->visits);
 	free(conversation->session);
 	free(conversation->wanted_session);
 	free(conversation->directory);
@@ -64,6 +65,7 @@ struct conversation *conversation_new(struct server *server, const uint8_t nonce
 	conversation->owner = geteuid(); /* of one that an adopted worker tells of */
 	memcpy(conversation->nonce, nonce, LINK_NONCE_SIZE);
 	TAILQ_INIT(&conversation->requests);
+	STAILQ_INIT(&conversation->visits);
 	conversation->expiry = must(evtimer_new(server->base, on_expiry, conversation));
 	event_add(conversation->expiry, &reconnect_time);
 	LIST_INSERT_HEAD(&server->conversations, conversation, next);

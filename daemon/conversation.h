@@ -10,6 +10,7 @@
 #include "link.h"
 #include "request.h"
 #include "store.h"
+#include "visit.h"
 
 struct server;
 
@@ -34,6 +35,9 @@ struct conversation {
 	uint64_t initialize_line;      /* which line that was, so that it can be answered again */
 	char *session;                 /* id of the session that calls without one go to; NULL until one is needed */
 	char *wanted_session;          /* id or name that the shim was started with */
+	bool wants_last;               /* it was started to go on with the one used last: see lastused.h */
+	bool seeks_last;               /* the store is asked for that, */
+	struct visit_list visits;      /* and these wait for it */
 	char *directory;               /* where the client runs */
 	unsigned owner;                /* the uid of who is connected: its sessions are the ones that can be reached */
 	char *client_name;             /* as it calls itself; NULL if it has not told */

@@ -35,6 +35,7 @@ struct job {
 		store_answer_callback answer;
 		store_output_callback output;
 		store_conversation_callback conversation;
+		store_last_used_callback last_used;
 	} done;
 	void *context;
 	bool owns_context; /* it is freed with the job, also if the callback never comes */

@@ -9,16 +9,16 @@
 
 /* ---- sessions */
 
+static const enum store_status statuses[] = {
+	[DATABASE_ROW] = STORE_DONE,
+	[DATABASE_DONE] = STORE_DONE,
+	[DATABASE_EXISTS] = STORE_EXISTS,
+	[DATABASE_REFUSED] = STORE_FAILED,
+	[DATABASE_BROKEN] = STORE_FAILED,
+};
+
 static void deliver_status(struct job *job)
 {
-	static const enum store_status statuses[] = {
-		[DATABASE_ROW] = STORE_DONE,
-		[DATABASE_DONE] = STORE_DONE,
-		[DATABASE_EXISTS] = STORE_EXISTS,
-		[DATABASE_REFUSED] = STORE_FAILED,
-		[DATABASE_BROKEN] = STORE_FAILED,
-	};
-
 	job->done.status(job->context, statuses[job->result]);
 }
 
@@ -287,5 +287,24 @@ void store_use_session(struct store *store, const uint8_t nonce[static LINK_NONC
 
 	job_put_nonce(job, nonce);
 	job_put_text(job, session);
+	store_enqueue(store, job);
+}
+
+static void deliver_last_used(struct job *job)
+{
+	job->done.last_used(job->context, statuses[job->result], job->result == DATABASE_ROW ? job->out[0].data : NULL);
+}
+
+void store_last_used_session(struct store *store, unsigned owner, const char *directory, const char *client,
+	store_last_used_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_LAST_USED_SESSION, false);
+
+	job_put_number(job, owner);
+	job_put_text(job, directory);
+	job_put_text(job, client);
+	job->deliver = deliver_last_used;
+	job->done.last_used = done;
+	job->context = context;
 	store_enqueue(store, job);
 }

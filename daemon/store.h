@@ -147,6 +147,12 @@ void store_find_conversation(struct store *store, const uint8_t nonce[static LIN
 /* The conversation, which is saved already, uses that session: the last one of its client's from its directory. */
 void store_use_session(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *session);
 
+/* STORE_DONE with NULL if there is none. */
+typedef void (*store_last_used_callback)(void *context, enum store_status status, const char *session);
+/* The session that clients of that name used last from there. */
+void store_last_used_session(struct store *store, unsigned owner, const char *directory, const char *client,
+	store_last_used_callback done, void *context);
+
 /* Seconds since 1900, the time that Lisp users know. */
 uint64_t store_universal_time(void);
 

@@ -6,6 +6,7 @@
 #include "alloc.h"
 #include "arguments.h"
 #include "conversation.h"
+#include "lastused.h"
 #include "session.h"
 #include "store.h"
 #include "tools.h"
@@ -51,7 +52,7 @@ struct session *target_session(struct server *server, struct request *request, s
 {
 	const char *name;
 
-	if (!argument_text(request, arguments, "session", &name))
+	if (!argument_text(request, arguments, "session", &name) || (!name && lastused_postpone(request)))
 		return NULL;
 	if (store_problem(server->store)) {
 		tools_fail(request, "STORAGE-FAILED",
@@ -76,6 +77,8 @@ struct session *target_known_session(
 	if (json_object_object_get(arguments, "session") || conversation->session || conversation->wanted_session) {
 		session = target_session(server, request, arguments);
 		*answered = session == NULL;
+	} else {
+		*answered = lastused_postpone(request);
 	}
 	return session;
 }
@@ -89,6 +92,8 @@ const char *target_name(struct request *request, struct json_object *arguments)
 		return NULL;
 	if (name)
 		return check_name(request, name) ? name : NULL;
+	if (lastused_postpone(request))
+		return NULL;
 	if (conversation->session)
 		return conversation->session;
 	if (conversation->wanted_session)

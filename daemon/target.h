@@ -10,7 +10,7 @@
 #include "server.h"
 #include "worker.h"
 
-/* NULL if there is none; the request has been answered then. */
+/* NULL if there is none, or none yet; the request has been answered then, or will be served again. */
 struct session *target_session(struct server *server, struct request *request, struct json_object *arguments);
 /* The same, but none is made for that: NULL without an answer if the conversation has none yet. */
 struct session *target_known_session(
@@ -18,7 +18,7 @@ struct session *target_known_session(
 
 /*
  * For tools that need no more than what is stored of it: its id or name, within the arguments or the conversation. NULL
- * if the call is for none; the request has been answered then.
+ * as above.
  */
 const char *target_name(struct request *request, struct json_object *arguments);
 

@@ -24,7 +24,7 @@ enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2, EXIT_NOBODY = 3 };
 #define END_WAIT 30000
 
 struct options {
-	const char *session;
+	struct wish wish;
 	bool json;
 };
 
@@ -223,13 +223,13 @@ static int run_shutdown(const struct options *options)
 
 static int run_repl(const struct options *options)
 {
-	return repl_run(options->session);
+	return repl_run(&options->wish);
 }
 
 static int run_help(const struct options *options);
 
 static const struct command commands[] = {
-	{"repl", "repl [--session ID|NAME]", "a Lisp prompt, on a new session or on that one", run_repl},
+	{"repl", "repl [--session ID|NAME | --resume]", "a Lisp prompt, on a new session or on that one", run_repl},
 	{"status", "status [--json]", "show the daemon, its clients and its sessions", run_status},
 	{"shutdown", "shutdown", "end the daemon and all sessions", run_shutdown},
 	{"help", "help", "show this", run_help},
@@ -241,14 +241,20 @@ static int run_help(const struct options *options)
 	(void)options;
 	puts("Usage: cl-mcpctl COMMAND [OPTION]...\n\nLooks after the Lisp sessions of cl-mcp-server.\n\nCommands:");
 	for (size_t i = 0; i < COMMAND_COUNT; i++)
-		printf("  %-26s %s\n", commands[i].usage, commands[i].task);
+		printf("  %-36s %s\n", commands[i].usage, commands[i].task);
 	puts("\nOptions:\n"
-	     "  --session ID|NAME          go on with that session (also: the environment's CL_MCP_SESSION)\n"
-	     "  --json                     as JSON\n"
+	     "  --session ID|NAME                    go on with that session\n"
+	     "  --resume                             go on with the one that cl-mcpctl used last from this directory\n"
+	     "  --json                               as JSON\n"
 	     "  --help, --version\n"
 	     "\n"
 	     "repl starts the daemon (cl-mcpd) if none runs; status and shutdown never do. When its input is no\n"
 	     "terminal, repl evaluates the forms that it reads there.\n"
+	     "\n"
+	     "Environment:\n"
+	     "  CL_MCP_SESSION  as --session, unless an option says otherwise\n"
+	     "  CL_MCP_RESUME   1: as --resume, unless an option or CL_MCP_SESSION says otherwise\n"
+	     "  CL_MCPD_SOCKET  the daemon's socket, if not the usual one\n"
 	     "\n"
 	     "Exit status:\n"
 	     "  0  all is well\n"
@@ -276,19 +282,23 @@ int main(int argc, char **argv)
 {
 	static const struct option known[] = {
 		{"session", required_argument, NULL, 's'},
+		{"resume", no_argument, NULL, 'r'},
 		{"json", no_argument, NULL, 'j'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{0},
 	};
-	struct options options = {.session = getenv("CL_MCP_SESSION")};
+	struct options options = {0};
 	int option;
 
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":", known, NULL)) != -1) {
 		switch (option) {
 		case 's':
-			options.session = optarg;
+			options.wish.session = optarg;
+			break;
+		case 'r':
+			options.wish.resume = true;
 			break;
 		case 'j':
 			options.json = true;
@@ -311,8 +321,8 @@ int main(int argc, char **argv)
 		return wrong_usage("unknown command", argv[optind]);
 	if (optind + 1 < argc)
 		return wrong_usage("unexpected argument", argv[optind + 1]);
-	if (options.session && !*options.session)
-		options.session = NULL;
+	if (!wish_settle(&options.wish))
+		return wrong_usage(WISH_CONTRADICTION);
 	signal(SIGPIPE, SIG_IGN);
 	return command->run(&options);
 }

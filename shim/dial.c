@@ -109,8 +109,10 @@ static bool send_hello(const struct dial *dial)
 	frame_put_number(&frame, LINK_TAG_LINES_SETTLED, hello->lines_settled);
 	/* A directory that was removed under us has no name; any that exists is better then. */
 	frame_put_text(&frame, LINK_TAG_DIRECTORY, getcwd(directory, sizeof(directory)) ? directory : "/");
-	if (hello->session)
-		frame_put_text(&frame, LINK_TAG_SESSION, hello->session);
+	if (hello->wish.session)
+		frame_put_text(&frame, LINK_TAG_SESSION, hello->wish.session);
+	if (hello->wish.resume)
+		frame_put_number(&frame, LINK_TAG_RESUME, 1);
 	frame_end(&frame);
 	/* It is the first on this socket, whose buffer is much larger. */
 	bool sent =

@@ -15,6 +15,7 @@
 #include "inbox.h"
 #include "link.h"
 #include "paths.h"
+#include "wish.h"
 
 /* How long a daemon may take, in milliseconds, unless CL_MCP_DAEMON_TIMEOUT says otherwise (in seconds). */
 #define DIAL_DEFAULT_TIMEOUT 10000
@@ -24,7 +25,7 @@ struct dial_hello {
 	uint8_t nonce[LINK_NONCE_SIZE];
 	uint64_t lines_read;
 	uint64_t lines_settled;
-	const char *session; /* NULL for none */
+	struct wish wish;
 };
 
 enum dial_status {

@@ -30,11 +30,12 @@ static enum dial_status connect_client(struct mcp_client *client)
 	return status;
 }
 
-enum dial_status mcp_open(struct mcp_client *client, const char *session, bool may_start)
+enum dial_status mcp_open(struct mcp_client *client, const struct wish *wish, bool may_start)
 {
 	client->link = -1;
 	client->may_start = may_start;
-	client->hello.session = session;
+	if (wish)
+		client->hello.wish = *wish;
 	dial_init(&client->dial);
 	dial_make_nonce(client->hello.nonce);
 	return connect_client(client);

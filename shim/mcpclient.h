@@ -35,8 +35,8 @@ enum mcp_status {
 	MCP_LOST,        /* no daemon: see mcp_reason */
 };
 
-/* Connects. DIAL_WELCOMED, or anything that is not DIAL_WAITING. session may be NULL. */
-enum dial_status mcp_open(struct mcp_client *client, const char *session, bool may_start)
+/* Connects. DIAL_WELCOMED, or anything that is not DIAL_WAITING. wish may be NULL. */
+enum dial_status mcp_open(struct mcp_client *client, const struct wish *wish, bool may_start)
 	__attribute__((warn_unused_result));
 
 /* Why there is no daemon: a clause without a full stop. */

@@ -511,7 +511,7 @@ void relay_run(const struct relay_options *options)
 		.link = -1,
 		.trouble_since = NEVER,
 		.asked_at = NEVER,
-		.hello.session = options->session,
+		.hello.wish = options->wish,
 	};
 	struct pollfd polls[POLL_COUNT];
 

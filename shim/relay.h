@@ -6,10 +6,12 @@
 
 #include <stdbool.h>
 
+#include "wish.h"
+
 struct relay_options {
-	const char *session; /* id or name, NULL for none */
-	bool wait;           /* at end of input, for as long as it takes */
-	int stop;            /* becomes readable when a signal asks us to end */
+	struct wish wish;
+	bool wait; /* at end of input, for as long as it takes */
+	int stop;  /* becomes readable when a signal asks us to end */
 };
 
 /* Returns when the client is gone or everything it asked was answered. */

@@ -22,6 +22,8 @@
 #include "utf8.h"
 
 #define PROTOCOL "2025-11-25"
+/* How the answer of a tool begins that knows no such session. */
+#define NOT_FOUND "[ERROR] SESSION-NOT-FOUND\n"
 /* How long a cancelled evaluation may take to stop before the prompt comes back without it. */
 #define CANCEL_WAIT 10000
 
@@ -380,11 +382,34 @@ static bool resume(struct repl *repl)
 	return true;
 }
 
-static bool begin(struct repl *repl, const char *session)
+/* True if the daemon says that there is no such session. */
+static bool is_not_found(json_object *answer)
+{
+	json_object *result, *content, *text;
+
+	return json_object_object_get_ex(answer, "result", &result) &&
+		json_object_object_get_ex(result, "content", &content) && count_of(content) > 0 &&
+		json_object_object_get_ex(json_object_array_get_idx(content, 0), "text", &text) &&
+		strncmp(json_object_get_string(text), NOT_FOUND, strlen(NOT_FOUND)) == 0;
+}
+
+/* Goes on with the session that was used last; if there is none, the first form makes a new one. */
+static bool resume_last(struct repl *repl)
+{
+	json_object *answer = NULL, *params = json_object_new_object();
+
+	json_object_object_add(params, "name", json_object_new_string("session-info"));
+	uint64_t line = mcp_request(&repl->client, "tools/call", params);
+	bool is_new = mcp_wait(&repl->client, line, -1, &answer) == MCP_ANSWERED && is_not_found(answer);
+	json_object_put(answer);
+	return is_new || resume(repl);
+}
+
+static bool begin(struct repl *repl, const struct wish *wish)
 {
 	json_object *result;
 
-	if (mcp_open(&repl->client, session, true) != DIAL_WELCOMED) {
+	if (mcp_open(&repl->client, wish, true) != DIAL_WELCOMED) {
 		fprintf(stderr, "cl-mcpctl: the daemon (cl-mcpd) cannot be reached: %s\n", mcp_reason(&repl->client));
 		return false;
 	}
@@ -392,7 +417,9 @@ static bool begin(struct repl *repl, const char *session)
 		return false;
 	json_object_put(result);
 	mcp_notify(&repl->client, "notifications/initialized", NULL);
-	return !session || resume(repl);
+	if (wish->resume)
+		return resume_last(repl);
+	return !wish->session || resume(repl);
 }
 
 static struct terminal *open_terminal(void)
@@ -407,7 +434,7 @@ static struct terminal *open_terminal(void)
 	return terminal_open(path, &interrupted);
 }
 
-int repl_run(const char *session)
+int repl_run(const struct wish *wish)
 {
 	struct repl repl = {.package = strdup("CL-USER")};
 	bool at_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
@@ -419,7 +446,7 @@ int repl_run(const char *session)
 		repl.terminal = open_terminal();
 		repl.client.interrupted = &interrupted;
 	}
-	if (begin(&repl, session)) {
+	if (begin(&repl, wish)) {
 		if (at_terminal) {
 			printf("cl-mcp-server %s, %s%s. Ctrl-C interrupts, Ctrl-D leaves.\n", PACKAGE_VERSION,
 				repl.session ? "session " : "a new session", repl.session ? repl.session : "");

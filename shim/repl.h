@@ -4,7 +4,9 @@
 #ifndef REPL_H
 #define REPL_H
 
-/* session may be NULL: a new one. Returns the exit status. */
-int repl_run(const char *session);
+#include "wish.h"
+
+/* Returns the exit status. */
+int repl_run(const struct wish *wish);
 
 #endif

@@ -15,19 +15,21 @@
 #include "relay.h"
 
 static const char help[] =
-	"Usage: cl-mcp-shim [--session ID|NAME] [--wait]\n"
+	"Usage: cl-mcp-shim [--session ID|NAME | --resume] [--wait]\n"
 	"\n"
 	"Connects an MCP client to Lisp sessions: JSON-RPC lines on stdin and stdout. MCP clients launch it;\n"
 	"it finds the daemon cl-mcpd, or starts it, and finds it again when it was restarted.\n"
 	"\n"
 	"  --session ID|NAME  go on with that session\n"
+	"  --resume           go on with the one that this client used last from this directory, if there is one\n"
 	"  --wait             at end of input wait for running evaluations as long as they take,\n"
 	"                     not for 5 seconds at most\n"
 	"  --help             show this and exit\n"
 	"  --version          show the version and exit\n"
 	"\n"
 	"Environment:\n"
-	"  CL_MCP_SESSION         as --session\n"
+	"  CL_MCP_SESSION         as --session, unless an option says otherwise\n"
+	"  CL_MCP_RESUME          1: as --resume, unless an option or CL_MCP_SESSION says otherwise\n"
 	"  CL_MCPD_SOCKET         the daemon's socket, if not the usual one\n"
 	"  CL_MCP_DAEMON_TIMEOUT  seconds (10) after which requests are answered with an error when no daemon\n"
 	"                         can be had or it has fallen silent\n"
@@ -68,6 +70,7 @@ static void parse_options(int argc, char **argv, struct relay_options *options)
 {
 	static const struct option known[] = {
 		{"session", required_argument, NULL, 's'},
+		{"resume", no_argument, NULL, 'r'},
 		{"wait", no_argument, NULL, 'w'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
@@ -75,12 +78,14 @@ static void parse_options(int argc, char **argv, struct relay_options *options)
 	};
 	int option;
 
-	options->session = getenv("CL_MCP_SESSION");
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":", known, NULL)) != -1) {
 		switch (option) {
 		case 's':
-			options->session = optarg;
+			options->wish.session = optarg;
+			break;
+		case 'r':
+			options->wish.resume = true;
 			break;
 		case 'w':
 			options->wait = true;
@@ -99,8 +104,8 @@ static void parse_options(int argc, char **argv, struct relay_options *options)
 	}
 	if (optind < argc)
 		wrong_usage("unexpected argument", argv[optind]);
-	if (options->session && !*options->session)
-		options->session = NULL;
+	if (!wish_settle(&options->wish))
+		wrong_usage(WISH_CONTRADICTION);
 }
 
 int main(int argc, char **argv)

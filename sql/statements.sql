@@ -40,7 +40,8 @@ INSERT INTO conversations (nonce, revision, initialize_line, session, has_begun,
     client = ?7, saved_at = ?8;
 
 -- find_conversation:
-SELECT revision, initialize_line, session, has_begun, nullif(client, '') FROM conversations WHERE nonce = ?1;
+SELECT revision, initialize_line, (SELECT id FROM sessions WHERE id = session), has_begun, nullif(client, '')
+  FROM conversations WHERE nonce = ?1;
 
 -- forget_conversation:
 DELETE FROM conversations WHERE nonce = ?1;

@@ -34,9 +34,9 @@ VERSION = 1
 HELLO, LINE, OVERSIZE, END, PING = "HLOEP"
 WELCOME, ANSWER, SETTLED, PONG, REFUSED = "WASpX"
 TAGS = {"version": 1, "nonce": 2, "lines_read": 3, "lines_settled": 4, "directory": 5, "session": 6, "line": 7,
-        "text": 8, "pid": 9}
+        "text": 8, "pid": 9, "resume": 10}
 NAMES = {number: name for name, number in TAGS.items()}
-NUMBERS = {"version", "lines_read", "lines_settled", "line", "pid"}
+NUMBERS = {"version", "lines_read", "lines_settled", "line", "pid", "resume"}
 
 
 def frame(kind, **fields):

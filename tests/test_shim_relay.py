@@ -338,7 +338,8 @@ def run(*arguments):
 def test_help_and_version():
     shown = run("--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    for word in ("--session", "--wait", "--version", "CL_MCPD_SOCKET", "CL_MCP_DAEMON_TIMEOUT", "CL_MCP_SESSION"):
+    for word in ("--session", "--resume", "--wait", "--version", "CL_MCPD_SOCKET", "CL_MCP_DAEMON_TIMEOUT", "CL_MCP_SESSION",
+                 "CL_MCP_RESUME"):
         assert word in shown.stdout
     assert run("--version").stdout.startswith("cl-mcp-shim 0.")
 
