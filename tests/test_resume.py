@@ -261,28 +261,46 @@ def test_who_deletes_the_resumed_session_gets_a_new_one_also_after_a_kill(own_ru
         assert client.tool("list-sessions").structured["total"] == 2
 
 
-@pytest.mark.parametrize("running", [True, False])
-def test_a_session_that_is_deleted_while_it_is_looked_up_is_followed_by_a_new_one(own_runtime, running):
-    with own_runtime.client() as other:
-        other.open()
-        for _ in range(40):
-            session = left(own_runtime)
-            if not running:
-                own_runtime.control("shutdown")
-                other.tool("list-sessions")
-            daemon = own_runtime.daemon_pid()
-            with own_runtime.client("--resume") as client:
-                client.open()
-                evaluation = client.start_evaluation("(boundp '*left*)")
-                deletion = other.start("tools/call", {"name": "delete-session", "arguments": {"session": session}})
-                assert not other.evaluation(deletion).is_error
-                answer = client.evaluation(evaluation)
-                if answer.is_error:  # it waited in it already
-                    assert answer.text.startswith("[ERROR] SESSION-DELETED\n"), answer.text
-                mine = client.evaluate("(boundp '*left*)")
-                assert mine.text == "=> NIL" and mine.structured["session"] != session
-                other.tool("delete-session", session=mine.structured["session"])
-            assert own_runtime.daemon_pid() == daemon
+def test_a_session_that_is_deleted_while_it_is_looked_up_is_followed_by_a_new_one(own_runtime):
+    print(f"RESUME_SEED={SEED}")
+    chance = random.Random(SEED + 2)
+    other = own_runtime.client().open()
+    daemon = own_runtime.daemon_pid()
+    for _ in range(10 * KILLS):
+        session = other.tool("create-session").structured["id"]
+        with own_runtime.client() as client:
+            client.open().tool("resume-session", session=session)
+        with own_runtime.client("--resume") as client:
+            client.open()
+            request = client.start_evaluation("1")
+            time.sleep(chance.uniform(0, 0.003))  # this is the moment, not a wait
+            deletion = other.start("tools/call", {"name": "delete-session", "arguments": {"session": session}})
+            assert not other.evaluation(deletion).is_error
+            answer = client.evaluation(request)
+            # It may have been there, and have waited in it or have been served before the end.
+            assert answer.text == "=> 1" or answer.text.startswith("[ERROR] SESSION-DELETED\n"), answer.text
+            mine = client.evaluate("2").structured["session"]
+            assert mine != session
+            other.tool("delete-session", session=mine)
+    assert own_runtime.daemon_pid() == daemon
+
+
+def test_a_session_whose_process_is_just_ending_to_be_deleted_is_not_resumed(own_runtime):
+    session = left(own_runtime)
+    other = own_runtime.client().open()
+    zygote = own_runtime.ready()["zygote"]["pid"]
+    os.kill(zygote, signal.SIGSTOP)  # it is the one that ends processes
+    try:
+        deletion = other.start("tools/call", {"name": "delete-session", "arguments": {"session": session}})
+        wait_until(lambda: other.tool("session-info", session=session).structured["state"] == "ending", "it ends")
+        client = own_runtime.client("--resume").open()
+        request = client.start_evaluation("(boundp '*left*)")
+        wait_until(lambda: len(own_runtime.status()["sessions"]) == 2, "there is a new one")
+    finally:
+        os.kill(zygote, signal.SIGCONT)
+    assert not other.evaluation(deletion).is_error
+    answer = client.evaluation(request)
+    assert answer.text == "=> NIL" and answer.structured["session"] != session
 
 
 def test_a_daemon_that_is_killed_at_any_moment_of_the_first_call_costs_a_pause(own_runtime):
