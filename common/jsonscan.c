@@ -12,9 +12,14 @@ struct cursor {
 	const char *end;
 };
 
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static void skip_blank(struct cursor *cursor)
 {
-	while (cursor->at < cursor->end && strchr(" \t\r\n", *cursor->at) && *cursor->at)
+	while (cursor->at < cursor->end && is_blank(*cursor->at))
 		cursor->at++;
 }
 
@@ -62,7 +67,7 @@ static bool skip_value(struct cursor *cursor)
 				return cursor->at > start;
 			depth--;
 			cursor->at++;
-		} else if (depth == 0 && (c == ',' || c == ':' || strchr(" \t\r\n", c))) {
+		} else if (depth == 0 && (c == ',' || c == ':' || c == '\0' || is_blank(c))) {
 			return cursor->at > start;
 		} else {
 			cursor->at++;

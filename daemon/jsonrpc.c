@@ -5,12 +5,8 @@
 
 #include "alloc.h"
 #include "jsonscan.h"
+#include "jsontext.h"
 #include "utf8.h"
-
-/* Deeper than any sane message, shallower than any stack. */
-#define NESTING_MAX 64
-
-#define OUTPUT_STYLE (JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
 
 const char *rpc_code_message(enum rpc_code code)
 {
@@ -29,126 +25,6 @@ const char *rpc_code_message(enum rpc_code code)
 	return "Error";
 }
 
-/* Steps over a string, at its opening quote; false if it holds a control character. It may lack its end. */
-static bool skip_string(const char *text, size_t length, size_t *at)
-{
-	for (++*at; *at < length && text[*at] != '"'; ++*at) {
-		if ((unsigned char)text[*at] < 0x20)
-			return false;
-		if (text[*at] == '\\')
-			++*at;
-	}
-	++*at;
-	return true;
-}
-
-static bool skip_digits(const char *text, size_t length, size_t *at)
-{
-	size_t start = *at;
-
-	while (*at < length && text[*at] >= '0' && text[*at] <= '9')
-		++*at;
-	return *at > start;
-}
-
-static bool skip_number(const char *text, size_t length, size_t *at)
-{
-	if (text[*at] == '-')
-		++*at;
-	bool zero = *at < length && text[*at] == '0';
-	size_t start = *at;
-	if (!skip_digits(text, length, at) || (zero && *at > start + 1))
-		return false;
-	if (*at < length && text[*at] == '.' && (++*at, !skip_digits(text, length, at)))
-		return false;
-	if (*at < length && (text[*at] == 'e' || text[*at] == 'E')) {
-		++*at;
-		if (*at < length && (text[*at] == '+' || text[*at] == '-'))
-			++*at;
-		return skip_digits(text, length, at);
-	}
-	return true;
-}
-
-static bool skip_word(const char *text, size_t length, size_t *at)
-{
-	static const char *const words[] = {"true", "false", "null"};
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
-		size_t size = strlen(words[i]);
-		if (length - *at >= size && memcmp(text + *at, words[i], size) == 0) {
-			*at += size;
-			return true;
-		}
-	}
-	return false;
-}
-
-/*
- * json-c lets pass what JSON forbids: 'single quotes', NaN, control characters in strings, 01 and 1. for numbers, a
- * comma before a closing bracket. (Its strict mode forbids some of that, and in version 0.18 every letter beyond ASCII,
- * too.) This looks at the single tokens; how they fit together json-c checks itself.
- */
-static bool has_plain_tokens(const char *text, size_t length)
-{
-	char previous = '\0';
-
-	for (size_t at = 0; at < length;) {
-		char c = text[at];
-		bool good = true;
-		if (c == ' ' || c == '\t' || c == '\r') {
-			at++;
-			continue;
-		}
-		if (c == '"')
-			good = skip_string(text, length, &at);
-		else if (c == '-' || (c >= '0' && c <= '9'))
-			good = skip_number(text, length, &at);
-		else if (c >= 'a' && c <= 'z')
-			good = skip_word(text, length, &at);
-		else if (c != '\0' && strchr("{}[]:,", c))
-			at++;
-		else
-			good = false;
-		if (!good || (previous == ',' && (c == '}' || c == ']')))
-			return false;
-		previous = c;
-	}
-	return true;
-}
-
-/* Returns what is wrong, or NULL and the value. */
-static const char *parse_json(const char *text, size_t length, struct json_object **value)
-{
-	if (!utf8_valid(text, length))
-		return "The message is not valid UTF-8";
-	if (!has_plain_tokens(text, length))
-		return "The message is not valid JSON";
-	struct json_tokener *tokener = must(json_tokener_new_ex(NESTING_MAX));
-	*value = json_tokener_parse_ex(tokener, text, (int)length);
-	enum json_tokener_error status = json_tokener_get_error(tokener);
-	size_t used = json_tokener_get_parse_end(tokener);
-	if (status == json_tokener_continue && used == length) {
-		/* A number or a word at the very end is only complete when something follows it. */
-		*value = json_tokener_parse_ex(tokener, "\n", 1);
-		status = json_tokener_get_error(tokener);
-	}
-	json_tokener_free(tokener);
-	if (status == json_tokener_error_depth)
-		return "The message is nested too deeply";
-	if (status == json_tokener_continue)
-		return "The message ends before its JSON value does";
-	if (status != json_tokener_success)
-		return "The message is not valid JSON";
-	for (; used < length; used++)
-		if (!strchr(" \t\r", text[used])) {
-			json_object_put(*value);
-			*value = NULL;
-			return "Something follows the JSON value";
-		}
-	return NULL;
-}
-
 static bool is_integer_text(const char *text, size_t length)
 {
 	size_t at = length && text[0] == '-' ? 1 : 0;
@@ -161,6 +37,14 @@ static bool is_integer_text(const char *text, size_t length)
 	return true;
 }
 
+static char *written(struct json_object *id)
+{
+	struct text text = {0};
+
+	jsontext_put(&text, id);
+	return text.data;
+}
+
 /* An id's text as it came; NULL if it is neither a string nor an integer, or too long. */
 static char *legal_id(struct json_object *id, bool found, const struct json_span *span)
 {
@@ -169,11 +53,11 @@ static char *legal_id(struct json_object *id, bool found, const struct json_span
 	switch (json_object_get_type(id)) {
 	case json_type_string:
 		if (!found)
-			return new_text(json_object_to_json_string_ext(id, OUTPUT_STYLE));
+			return written(id);
 		return new_copy(span->text, span->length);
 	case json_type_int:
 		if (!found)
-			return new_text(json_object_to_json_string_ext(id, OUTPUT_STYLE));
+			return written(id);
 		/* fall through */
 	case json_type_double: /* an integer beyond 64 bits may come as one */
 		if (found && is_integer_text(span->text, span->length))
@@ -276,7 +160,7 @@ static void parse_batch(const char *text, size_t length, struct json_object *arr
 void rpc_parse(const char *text, size_t length, struct rpc_line *line)
 {
 	struct json_object *value = NULL;
-	const char *problem = parse_json(text, length, &value);
+	const char *problem = jsontext_read(text, length, &value);
 
 	*line = (struct rpc_line){0};
 	if (!problem && json_object_is_type(value, json_type_array)) {
@@ -314,28 +198,12 @@ bool rpc_id_equal(const char *one, const char *other)
 	return equal;
 }
 
-static void add_json(struct text *text, struct json_object *value)
-{
-	size_t length;
-	const char *piece = json_object_to_json_string_length(value, OUTPUT_STYLE, &length);
-
-	text_add(text, must((void *)piece), length);
-}
-
-static void add_string(struct text *text, const char *string)
-{
-	struct json_object *value = must(json_object_new_string(string));
-
-	add_json(text, value);
-	json_object_put(value);
-}
-
 void rpc_put_result(struct text *text, const char *id, struct json_object *result)
 {
 	text_puts(text, "{\"jsonrpc\":\"2.0\",\"id\":");
 	text_puts(text, id);
 	text_puts(text, ",\"result\":");
-	add_json(text, result);
+	jsontext_put(text, result);
 	text_puts(text, "}");
 }
 
@@ -345,7 +213,7 @@ static void add_words(struct text *text, const char *words)
 	size_t length;
 	char *valid = utf8_repair(words, strlen(words), &length);
 
-	add_string(text, valid);
+	jsontext_put_string(text, valid, length);
 	free(valid);
 }
 
@@ -365,7 +233,7 @@ void rpc_put_error(struct text *text, const char *id, enum rpc_unknown_id unknow
 		add_words(text, json_object_get_string(data));
 	} else if (data) {
 		text_puts(text, ",\"data\":");
-		add_json(text, data);
+		jsontext_put(text, data);
 	}
 	text_puts(text, "}}");
 }
@@ -373,8 +241,8 @@ void rpc_put_error(struct text *text, const char *id, enum rpc_unknown_id unknow
 void rpc_put_notification(struct text *text, const char *method, struct json_object *params)
 {
 	text_puts(text, "{\"jsonrpc\":\"2.0\",\"method\":");
-	add_string(text, method);
+	jsontext_put_string(text, method, strlen(method));
 	text_puts(text, ",\"params\":");
-	add_json(text, params);
+	jsontext_put(text, params);
 	text_puts(text, "}");
 }

@@ -11,16 +11,10 @@
 /* Most answers fit, so that they grow no further. */
 #define SMALLEST 1024
 
-void text_add(struct text *text, const void *data, size_t length)
+void text_grow(struct text *text, size_t length)
 {
-	if (text->length + length + 1 > text->capacity) {
-		text->capacity = text->length + length < SMALLEST ? SMALLEST : (text->length + length + 1) * 2;
-		text->data = must(realloc(text->data, text->capacity));
-	}
-	if (length)
-		memcpy(text->data + text->length, data, length);
-	text->length += length;
-	text->data[text->length] = '\0';
+	text->capacity = text->length + length < SMALLEST ? SMALLEST : (text->length + length + 1) * 2;
+	text->data = must(realloc(text->data, text->capacity));
 }
 
 void text_puts(struct text *text, const char *string)
