@@ -191,9 +191,7 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 			.value_max = evaluation->work.value_max,
 		});
 	if (request) {
-		struct json_object *content = tools_result(request, &report);
-		request_compose_result(request, content, &answer);
-		json_object_put(content);
+		tools_compose(request, &report, &answer);
 		evaluation->request = NULL;
 		request->conversation->answers_stored = true;
 		request_answer(request, &answer);

@@ -198,11 +198,16 @@ bool rpc_id_equal(const char *one, const char *other)
 	return equal;
 }
 
-void rpc_put_result(struct text *text, const char *id, struct json_object *result)
+void rpc_begin_result(struct text *text, const char *id)
 {
 	text_puts(text, "{\"jsonrpc\":\"2.0\",\"id\":");
 	text_puts(text, id);
 	text_puts(text, ",\"result\":");
+}
+
+void rpc_put_result(struct text *text, const char *id, struct json_object *result)
+{
+	rpc_begin_result(text, id);
 	jsontext_put(text, result);
 	text_puts(text, "}");
 }

@@ -64,6 +64,8 @@ const char *rpc_code_message(enum rpc_code code);
 /* How an error says that it knows no id. */
 enum rpc_unknown_id { RPC_ID_NULL, RPC_ID_ABSENT };
 
+/* Append the beginning of an answer: its result and one closing brace are to follow. */
+void rpc_begin_result(struct text *text, const char *id);
 /* Append one whole message, without a line end. The objects stay the caller's. */
 void rpc_put_result(struct text *text, const char *id, struct json_object *result);
 /* id may be NULL; message NULL means rpc_code_message; data may be NULL. */

@@ -358,41 +358,61 @@ void jsontext_put_string(struct text *text, const char *string, size_t length)
 	text_add(text, "\"", 1);
 }
 
-static void put_integer(struct text *text, struct json_object *value)
+void jsontext_put_number(struct text *text, uint64_t number)
 {
-	int64_t number = json_object_get_int64(value);
-	uint64_t rest = number < 0 ? 0 - (uint64_t)number : json_object_get_uint64(value);
-	char digits[24], *at = digits + sizeof(digits);
+	char digits[20], *at = digits + sizeof(digits);
 
 	do
-		*--at = (char)('0' + rest % 10);
-	while (rest /= 10);
-	if (number < 0)
-		*--at = '-';
+		*--at = (char)('0' + number % 10);
+	while (number /= 10);
 	text_add(text, at, (size_t)(digits + sizeof(digits) - at));
 }
 
-static void put_object(struct text *text, struct json_object *object)
+static void put_integer(struct text *text, struct json_object *value)
 {
-	const char *before = "{";
+	int64_t number = json_object_get_int64(value);
 
+	if (number < 0)
+		text_add(text, "-", 1);
+	jsontext_put_number(text, number < 0 ? 0 - (uint64_t)number : json_object_get_uint64(value));
+}
+
+/* A comma, unless a bracket was opened last: no value ends with one. */
+static void separate(struct text *text)
+{
+	char last = text->data[text->length - 1];
+
+	if (last != '{' && last != '[')
+		text_add(text, ",", 1);
+}
+
+void jsontext_put_name(struct text *text, const char *name)
+{
+	separate(text);
+	jsontext_put_string(text, name, strlen(name));
+	text_add(text, ":", 1);
+}
+
+void jsontext_put_element(struct text *text, const char *string, size_t length)
+{
+	separate(text);
+	jsontext_put_string(text, string, length);
+}
+
+void jsontext_put_members(struct text *text, struct json_object *object)
+{
 	json_object_object_foreach(object, name, member)
 	{
-		text_add(text, before, 1);
-		jsontext_put_string(text, name, strlen(name));
-		text_add(text, ":", 1);
+		jsontext_put_name(text, name);
 		jsontext_put(text, member);
-		before = ",";
 	}
-	text_puts(text, *before == '{' ? "{}" : "}");
 }
 
 static void put_array(struct text *text, struct json_object *array)
 {
 	text_add(text, "[", 1);
 	for (size_t i = 0; i < json_object_array_length(array); i++) {
-		if (i > 0)
-			text_add(text, ",", 1);
+		separate(text);
 		jsontext_put(text, json_object_array_get_idx(array, i));
 	}
 	text_add(text, "]", 1);
@@ -402,7 +422,9 @@ void jsontext_put(struct text *text, struct json_object *value)
 {
 	switch (json_object_get_type(value)) {
 	case json_type_object:
-		put_object(text, value);
+		text_add(text, "{", 1);
+		jsontext_put_members(text, value);
+		text_add(text, "}", 1);
 		break;
 	case json_type_array:
 		put_array(text, value);

@@ -5,7 +5,7 @@
 
 #include "alloc.h"
 #include "frame.h"
-#include "utf8.h"
+#include "jsontext.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,12 +91,16 @@ static struct result_text trim(const struct result_text *text)
 	return (struct result_text){end ? text->data + start : NULL, end - start};
 }
 
+static bool has_data(const struct report *report)
+{
+	return report->data.length > 0;
+}
+
 static void note_cut(struct report *report, const char *what)
 {
-	struct json_object *list;
-
-	if (report->data && json_object_object_get_ex(report->data, "truncated", &list))
-		json_object_array_add(list, json_object_new_string(what));
+	if (report->truncated.length == 0)
+		text_puts(&report->truncated, "[");
+	jsontext_put_element(&report->truncated, what, strlen(what));
 }
 
 static void begin_section(struct text *text, const char *title)
@@ -107,11 +111,18 @@ static void begin_section(struct text *text, const char *title)
 		text_printf(text, "%s\n", title);
 }
 
-static void put_json(struct report *report, const char *key, struct shown piece)
+static void put_text(struct report *report, const char *key, const char *data, size_t length)
 {
-	if (report->data)
-		json_object_object_add(
-			report->data, key, json_object_new_string_len(piece.data ? piece.data : "", (int)piece.length));
+	if (!has_data(report))
+		return;
+	jsontext_put_name(&report->data, key);
+	jsontext_put_string(&report->data, data ? data : "", length);
+}
+
+static void put_number(struct report *report, const char *key, uint64_t number)
+{
+	jsontext_put_name(&report->data, key);
+	jsontext_put_number(&report->data, number);
 }
 
 /* The rest of a stream is kept, and the text says how it is had. */
@@ -144,7 +155,7 @@ static void put_stream(
 	/* Bytes may have grown in number when they were made UTF-8, so that only the comparison counts. */
 	bool is_whole = total <= text->length;
 
-	put_json(report, report_stream_name(stream), piece);
+	put_text(report, report_stream_name(stream), piece.data, piece.length);
 	if (piece.length > 0) {
 		begin_section(&report->text, stream == REPORT_STDOUT ? "[stdout]" : "[stderr]");
 		text_add(&report->text, piece.data, piece.length);
@@ -164,22 +175,27 @@ struct list_form {
 static const struct list_form values_form = {"values", "=> ", false, "; configure-limits with max-value shows more"},
 			      warnings_form = {"warnings", "", false, ""}, frames_form = {"backtrace", "", true, ""};
 
-/* An empty list in the data; NULL if there is none. */
-static struct json_object *begin_list(struct report *report, struct json_object *parent, const char *name)
+static void begin_list(struct report *report, const char *name)
 {
-	struct json_object *array = report->data ? json_object_new_array() : NULL;
+	if (!has_data(report))
+		return;
+	jsontext_put_name(&report->data, name);
+	text_puts(&report->data, "[");
+}
 
-	if (array)
-		json_object_object_add(parent, name, array);
-	return array;
+static void end_list(struct report *report)
+{
+	if (has_data(report))
+		text_puts(&report->data, "]");
 }
 
 /* One below the other; the data gets them as they are. */
-static void put_list(struct report *report, struct json_object *array, const struct result_list *list,
-	const struct list_form *form, struct share share, bool already_cut)
+static void put_list(struct report *report, const struct result_list *list, const struct list_form *form,
+	struct share share, bool already_cut)
 {
 	bool cut = false;
 
+	begin_list(report, form->name);
 	for (size_t i = 0; i < list->count && !cut; i++) {
 		struct shown piece = take(list->items[i].data, list->items[i].length, &share);
 		cut = piece.dropped > 0;
@@ -189,8 +205,8 @@ static void put_list(struct report *report, struct json_object *array, const str
 			text_printf(&report->text, "%zu: ", i);
 		text_puts(&report->text, form->prefix);
 		text_add(&report->text, piece.data, piece.length);
-		if (array)
-			json_object_array_add(array, json_object_new_string_len(piece.data, (int)piece.length));
+		if (has_data(report))
+			jsontext_put_element(&report->data, piece.data, piece.length);
 		if (cut)
 			text_printf(&report->text, "\n[%s: cut here, %zu more bytes%s]", form->name, piece.dropped,
 				form->remedy);
@@ -199,17 +215,15 @@ static void put_list(struct report *report, struct json_object *array, const str
 		text_printf(&report->text, "\n[%s: cut here, what follows was too long to keep]", form->name);
 	if (cut || already_cut)
 		note_cut(report, form->name);
+	end_list(report);
 }
 
 static void put_warnings(struct report *report, const struct result *result)
 {
-	struct json_object *array = begin_list(report, report->data, "warnings");
-
-	if (result->warnings.count > 0) {
+	if (result->warnings.count > 0)
 		begin_section(&report->text, "[warnings]");
-		put_list(report, array, &result->warnings, &warnings_form, (struct share){SHARE_WARNINGS, SIZE_MAX},
-			result->warnings_cut);
-	}
+	put_list(report, &result->warnings, &warnings_form, (struct share){SHARE_WARNINGS, SIZE_MAX},
+		result->warnings.count > 0 && result->warnings_cut);
 }
 
 static void put_output(struct report *report, const struct result *result, const struct report_form *form)
@@ -221,12 +235,10 @@ static void put_output(struct report *report, const struct result *result, const
 
 static void put_values(struct report *report, const struct result *result, const struct report_form *form)
 {
-	struct json_object *array = begin_list(report, report->data, "values");
-
 	begin_section(&report->text, NULL);
 	if (result->values.count == 0)
 		text_puts(&report->text, "; No values");
-	put_list(report, array, &result->values, &values_form, (struct share){SHARE_VALUES, form->value_max},
+	put_list(report, &result->values, &values_form, (struct share){SHARE_VALUES, form->value_max},
 		result->values_cut);
 }
 
@@ -261,8 +273,6 @@ static void put_error(struct report *report, const struct result *result)
 {
 	struct result_text type = default_text(&result->error_type, endings[result->outcome].type);
 	struct result_text message = default_text(&result->error_message, endings[result->outcome].message);
-	struct json_object *error = report->data ? json_object_new_object() : NULL;
-	struct json_object *frames = begin_list(report, error, "backtrace");
 	struct share share = {SHARE_MESSAGE, SIZE_MAX};
 	struct shown type_piece = take(type.data, type.length, &share);
 	struct shown message_piece = take(message.data, message.length, &share);
@@ -273,26 +283,18 @@ static void put_error(struct report *report, const struct result *result)
 		text_puts(&report->text, "\n[error: cut here, the message is too long]");
 		note_cut(report, "error");
 	}
-	if (result->frames.count > 0) {
-		begin_section(&report->text, "[Backtrace]");
-		put_list(report, frames, &result->frames, &frames_form, (struct share){SHARE_FRAMES, SIZE_MAX},
-			result->frames_cut);
+	if (has_data(report)) {
+		jsontext_put_name(&report->data, "error");
+		text_puts(&report->data, "{");
 	}
-	if (!error)
-		return;
-	json_object_object_add(error, "type", json_object_new_string_len(type_piece.data, (int)type_piece.length));
-	json_object_object_add(
-		error, "message", json_object_new_string_len(message_piece.data, (int)message_piece.length));
-	json_object_object_add(report->data, "error", error);
-}
-
-/* With three digits: json-c alone would print 0.043 as 0.042999999999999997. */
-static struct json_object *milliseconds(uint64_t microseconds)
-{
-	char digits[32];
-
-	snprintf(digits, sizeof(digits), "%" PRIu64 ".%03" PRIu64, microseconds / 1000, microseconds % 1000);
-	return json_object_new_double_s((double)microseconds / 1000, digits);
+	put_text(report, "type", type_piece.data, type_piece.length);
+	put_text(report, "message", message_piece.data, message_piece.length);
+	if (result->frames.count > 0)
+		begin_section(&report->text, "[Backtrace]");
+	put_list(report, &result->frames, &frames_form, (struct share){SHARE_FRAMES, SIZE_MAX},
+		result->frames.count > 0 && result->frames_cut);
+	if (has_data(report))
+		text_puts(&report->data, "}");
 }
 
 /* The text of an operation's answer, which comes as its value. */
@@ -309,19 +311,24 @@ static void put_answer(struct report *report, const struct result *result)
 	}
 }
 
-static struct json_object *begin_data(const struct result *result, const char *session)
+static void begin_data(struct report *report, const struct result *result, const char *session)
 {
-	struct json_object *data = json_object_new_object();
+	text_puts(&report->data, "{");
+	put_text(report, "session", session, strlen(session));
+	put_text(report, "package", result->package.data, result->package.length);
+	put_number(report, "evaluation", result->seq);
+	put_number(report, "forms", result->forms);
+	jsontext_put_name(&report->data, "elapsedMs");
+	text_printf(&report->data, "%" PRIu64 ".%03" PRIu64, result->elapsed_us / 1000, result->elapsed_us % 1000);
+}
 
-	json_object_object_add(data, "session", json_object_new_string(session));
-	json_object_object_add(data, "package",
-		json_object_new_string_len(
-			result->package.data ? result->package.data : "", (int)result->package.length));
-	json_object_object_add(data, "evaluation", json_object_new_int64((int64_t)result->seq));
-	json_object_object_add(data, "forms", json_object_new_int64((int64_t)result->forms));
-	json_object_object_add(data, "elapsedMs", milliseconds(result->elapsed_us));
-	json_object_object_add(data, "truncated", json_object_new_array());
-	return data;
+static void end_data(struct report *report)
+{
+	if (!has_data(report))
+		return;
+	jsontext_put_name(&report->data, "truncated");
+	text_puts(&report->data, report->truncated.length > 0 ? report->truncated.data : "[");
+	text_puts(&report->data, "]}");
 }
 
 const char *report_stream_name(enum report_stream stream)
@@ -329,30 +336,42 @@ const char *report_stream_name(enum report_stream stream)
 	return stream == REPORT_STDOUT ? "stdout" : "stderr";
 }
 
+static void put_operation(struct report *report, const struct result *result)
+{
+	if (!report->is_error)
+		put_answer(report, result);
+	put_warnings(report, result);
+}
+
+static void put_evaluation(struct report *report, const struct result *result, const struct report_form *form)
+{
+	put_output(report, result, form);
+	if (!report->is_error) {
+		put_values(report, result, form);
+	} else {
+		begin_list(report, "values");
+		end_list(report);
+	}
+}
+
 void report_make(struct report *report, const struct result *result, const struct report_form *form)
 {
-	*report = (struct report){
-		.data = form->with_data && !form->is_operation ? begin_data(result, form->session) : NULL,
-		.is_error = result->outcome != OUTCOME_DONE,
-	};
+	*report = (struct report){.is_error = result->outcome != OUTCOME_DONE};
+	if (form->with_data && !form->is_operation)
+		begin_data(report, result, form->session);
 	if (report->is_error)
 		put_error(report, result);
-	if (form->is_operation) {
-		if (!report->is_error)
-			put_answer(report, result);
-		put_warnings(report, result);
-		return;
-	}
-	put_output(report, result, form);
-	if (report->is_error)
-		begin_list(report, report->data, "values");
+	if (form->is_operation)
+		put_operation(report, result);
 	else
-		put_values(report, result, form);
+		put_evaluation(report, result, form);
+	end_data(report);
 }
 
 void report_free(struct report *report)
 {
 	text_free(&report->text);
-	json_object_put(report->data);
+	text_free(&report->data);
+	text_free(&report->truncated);
 	*report = (struct report){0};
 }

@@ -9,7 +9,7 @@
 #include "result.h"
 #include "text.h"
 
-#include <json-c/json.h>
+#include <stdbool.h>
 
 enum report_stream { REPORT_STDOUT, REPORT_STDERR, REPORT_STREAMS };
 
@@ -17,7 +17,8 @@ const char *report_stream_name(enum report_stream stream);
 
 struct report {
 	struct text text;
-	struct json_object *data; /* for structuredContent; NULL for operations */
+	struct text data;      /* for structuredContent, a JSON object; empty if there is none */
+	struct text truncated; /* what was cut, the beginning of a JSON list; empty if nothing was */
 	bool is_error;
 	/* A stream that is not shown to its end, all that came of it, within the result; else empty. */
 	struct result_text cut[REPORT_STREAMS];

@@ -6,6 +6,7 @@
 #include "alloc.h"
 #include "conversation.h"
 #include "frame.h"
+#include "jsontext.h"
 #include "server.h"
 
 #include <stdarg.h>
@@ -89,18 +90,23 @@ void request_withdraw(struct request *request)
 	request_free(request);
 }
 
-void request_compose_result(const struct request *request, struct json_object *result, struct text *text)
+void request_put_completion(const struct request *request, struct text *result)
 {
-	if (request->revision && request->revision->stateless)
-		server_complete_result(result);
-	rpc_put_result(text, request->id, result);
+	if (!request->revision || !request->revision->stateless)
+		return;
+	struct json_object *rest = json_object_new_object();
+	server_complete_result(rest);
+	jsontext_put_members(result, rest);
+	json_object_put(rest);
 }
 
 void request_result(struct request *request, struct json_object *result)
 {
 	struct text text = {0};
 
-	request_compose_result(request, result, &text);
+	if (request->revision && request->revision->stateless)
+		server_complete_result(result);
+	rpc_put_result(&text, request->id, result);
 	json_object_put(result);
 	request_answer(request, &text);
 	text_free(&text);

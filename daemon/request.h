@@ -48,9 +48,8 @@ LIST_HEAD(request_bucket, request);
 struct request *request_new(
 	struct conversation *conversation, uint64_t line, uint32_t item, const char *id, size_t size);
 
-/* Writes the whole answer that request_result would send. The result is the caller's; it is completed as the revision
- * wants. */
-void request_compose_result(const struct request *request, struct json_object *result, struct text *text);
+/* Appends what the revision adds to every result, as further members of the one that is being written. */
+void request_put_completion(const struct request *request, struct text *result);
 
 /* The result passes into the request's ownership. */
 void request_result(struct request *request, struct json_object *result);

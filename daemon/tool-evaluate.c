@@ -90,7 +90,7 @@ static void on_output_found(void *context, const struct store_found_output *foun
 			"The offset lies behind the end: %" PRIu64 " characters are kept.", found->characters);
 	} else {
 		put_piece(&report.text, reading, found);
-		request_result(request, tools_result(request, &report));
+		tools_report(request, &report);
 		report_free(&report);
 	}
 }

@@ -41,7 +41,7 @@ static void show(struct request *request, const struct limits *limits)
 	struct report report = {0};
 
 	limit_show(limits, &report.text);
-	request_result(request, tools_result(request, &report));
+	tools_report(request, &report);
 	report_free(&report);
 }
 

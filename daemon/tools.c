@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "embedded.h"
+#include "jsontext.h"
 #include "utf8.h"
 
 #include <stdarg.h>
@@ -224,25 +225,38 @@ void tools_finish(struct request *request, const char *tool, struct json_object 
 
 void tools_answer(struct request *request, const struct text *text, struct json_object *data)
 {
-	struct report report = {.text = *text, .data = data};
+	struct report report = {.text = *text};
 
-	request_result(request, tools_result(request, &report));
+	if (data)
+		jsontext_put(&report.data, data);
 	json_object_put(data);
+	tools_report(request, &report);
+	text_free(&report.data);
 }
 
-struct json_object *tools_result(const struct request *request, const struct report *report)
+void tools_compose(const struct request *request, const struct report *report, struct text *answer)
 {
-	struct json_object *result = json_object_new_object(), *content = json_object_new_array();
-	struct json_object *block = json_object_new_object();
+	rpc_begin_result(answer, request->id);
+	text_puts(answer, "{\"content\":[{\"type\":\"text\",\"text\":");
+	jsontext_put_string(answer, report->text.data, report->text.length);
+	text_puts(answer, "}]");
+	if (report->data.length > 0 && request->revision->structured) {
+		jsontext_put_name(answer, "structuredContent");
+		text_add(answer, report->data.data, report->data.length);
+	}
+	jsontext_put_name(answer, "isError");
+	text_puts(answer, report->is_error ? "true" : "false");
+	request_put_completion(request, answer);
+	text_puts(answer, "}}");
+}
 
-	json_object_object_add(block, "type", json_object_new_string("text"));
-	json_object_object_add(block, "text", json_object_new_string_len(report->text.data, (int)report->text.length));
-	json_object_array_add(content, block);
-	json_object_object_add(result, "content", content);
-	if (report->data && request->revision->structured)
-		json_object_object_add(result, "structuredContent", json_object_get(report->data));
-	json_object_object_add(result, "isError", json_object_new_boolean(report->is_error));
-	return result;
+void tools_report(struct request *request, const struct report *report)
+{
+	struct text answer = {0};
+
+	tools_compose(request, report, &answer);
+	request_answer(request, &answer);
+	text_free(&answer);
 }
 
 void tools_fail(struct request *request, const char *type, const char *format, ...)
@@ -258,6 +272,6 @@ void tools_fail(struct request *request, const char *type, const char *format, .
 	char *valid = utf8_repair(message, strlen(message), &length); /* what it quotes may have been cut */
 	text_printf(&report.text, "[ERROR] %s\n%s", type, valid);
 	free(valid);
-	request_result(request, tools_result(request, &report));
+	tools_report(request, &report);
 	report_free(&report);
 }

@@ -32,8 +32,10 @@ void tools_call(struct server *server, struct request *request);
 /* For a tool with `finish`. */
 void tools_finish(struct request *request, const char *tool, struct json_object *data);
 
-/* A tool's result in the revision's form. */
-struct json_object *tools_result(const struct request *request, const struct report *report);
+/* Appends the whole answer that tools_report would send. */
+void tools_compose(const struct request *request, const struct report *report, struct text *answer);
+/* Ends the request with a tool's result in the revision's form. The report stays the caller's. */
+void tools_report(struct request *request, const struct report *report);
 /* Ends the request because an argument is wrong, in the revision's form; the problem ends without a full stop. */
 void tools_refuse_arguments(struct request *request, const char *problem);
 /* Ends the request with a result that is an error: "[ERROR] TYPE", then the message. */

@@ -108,6 +108,29 @@ static void only_sane_depths_are_read(void **state)
 	assert_null(read_bytes(brackets, sizeof(brackets)));
 }
 
+static void what_is_written_piece_by_piece_is_whole(void **state)
+{
+	struct json_object *rest = json_tokener_parse("{\"d\":[],\"e\":null}"), *nothing = json_object_new_object();
+
+	(void)state;
+	text_puts(&text, "{");
+	jsontext_put_members(&text, nothing);
+	jsontext_put_name(&text, "{a");
+	text_puts(&text, "[");
+	jsontext_put_element(&text, "[", 1);
+	jsontext_put_element(&text, "", 0);
+	text_puts(&text, "]");
+	jsontext_put_name(&text, "b");
+	jsontext_put_number(&text, UINT64_MAX);
+	jsontext_put_name(&text, "c");
+	jsontext_put_number(&text, 0);
+	jsontext_put_members(&text, rest);
+	text_puts(&text, "}");
+	assert_string_equal(text.data, "{\"{a\":[\"[\",\"\"],\"b\":18446744073709551615,\"c\":0,\"d\":[],\"e\":null}");
+	json_object_put(rest);
+	json_object_put(nothing);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -115,6 +138,7 @@ int main(void)
 		cmocka_unit_test_teardown(half_a_surrogate_pair_becomes_a_replacement_character, forget),
 		cmocka_unit_test_teardown(no_beginning_of_an_object_is_one, forget),
 		cmocka_unit_test_teardown(only_sane_depths_are_read, forget),
+		cmocka_unit_test_teardown(what_is_written_piece_by_piece_is_whole, forget),
 	};
 
 	return cmocka_run_group_tests_name("jsontext", tests, NULL, NULL);
