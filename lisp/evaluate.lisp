@@ -145,6 +145,9 @@ this call alone is not."
                  (not (and given (eq *package* starting-package))))
         (setf *session-package* *package*)))))
 
+(defun describe-abort (stream)
+  (write-string "Abandon the evaluation." stream))
+
 (defun call-reporting (function)
   "Call FUNCTION so that errors, warnings and ABORT do what they do in a session."
   (let ((*reporting* nil)
@@ -153,15 +156,13 @@ this call alone is not."
         (*debugger-hook* nil)
         (ext:*invoke-debugger-hook* #'on-unhandled)
         (si::*quit-tag* *evaluation-tag*))
-    (restart-case
-        (handler-bind ((warning #'on-warning)
-                       (serious-condition (lambda (condition)
-                                            (unless *hook-works*
-                                              (on-unhandled condition nil)))))
-          (funcall function))
-      (abort ()
-        :report "Abandon the evaluation."
-        (end-by-abort)))))
+    ;; END-BY-ABORT leaves by itself, so that RESTART-CASE, which is dearer, would have nothing to do.
+    (restart-bind ((abort #'end-by-abort :report-function #'describe-abort))
+      (handler-bind ((warning #'on-warning)
+                     (serious-condition (lambda (condition)
+                                          (unless *hook-works*
+                                            (on-unhandled condition nil)))))
+        (funcall function)))))
 
 (defun session-package ()
   (if (package-name *session-package*)

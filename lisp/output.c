@@ -239,6 +239,7 @@ void output_drain(void)
 
 void output_begin(void)
 {
+	/* The request has been read by now: what was written before it was sent is in the pipes. */
 	output_drain();
 	for (int i = 0; i < 2; i++)
 		channels[i].phase = channels[i].phase == LATE ? BEGUN : RUNNING;
@@ -252,11 +253,11 @@ void output_begin(void)
 void output_catch_up(enum output_channel channel)
 {
 	static uint64_t last_us;
-	uint64_t now = clock_microseconds();
 
 	if (channel > OUTPUT_STDERR)
 		return;
 	tell_apart(channel);
+	uint64_t now = clock_microseconds();
 	if (pipes[channel] < 0 || now - last_us < CATCH_UP_US)
 		return;
 	last_us = now;

@@ -1,5 +1,6 @@
 """Everything that an evaluation writes, from wherever it is written."""
 import os
+import signal
 import time
 
 import pytest
@@ -102,6 +103,17 @@ def test_endless_warnings_and_messages_are_bounded(worker):
 def test_output_of_a_subprocess_that_lives_on_comes_with_the_next_result(worker):
     worker.evaluate('(ext:system "(sleep 0.05; echo late) &")')
     wait_for(lambda: worker.evaluate("1").stdout in (b"late\n", b"; Written since the last evaluation:\nlate\n"))
+
+
+def test_what_was_written_before_a_request_is_told_apart_even_if_the_worker_finds_both_at_once(worker, tmp_path):
+    go, done = tmp_path / "go", tmp_path / "done"
+    worker.evaluate(f"(ext:system \"(while ! [ -e '{go}' ]; do sleep 0.01; done; echo late; : >'{done}') &\")")
+    os.kill(worker.pid, signal.SIGSTOP)
+    go.touch()
+    wait_for(done.exists)
+    worker.begin("(princ 1)")
+    os.kill(worker.pid, signal.SIGCONT)
+    assert worker.result().stdout == b"; Written since the last evaluation:\nlate\n; Written by this evaluation:\n1"
 
 
 def test_subprocess_that_never_stops_writing_blocks_nothing(worker):
