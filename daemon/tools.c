@@ -202,8 +202,8 @@ void tools_call(struct server *server, struct request *request)
 		request_error(request, RPC_INVALID_PARAMS, problem, NULL);
 		return;
 	}
-	none = json_object_new_object();
-	if (!arguments)
+	none = arguments ? NULL : json_object_new_object();
+	if (none)
 		arguments = none;
 	if (find_problem(json_object_object_get(definitions[i], "inputSchema"), arguments, problem, sizeof(problem)))
 		tools_refuse_arguments(request, problem);
