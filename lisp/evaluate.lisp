@@ -136,33 +136,37 @@
            (incf *forms-done*)
         finally (return values)))
 
-(defun call-keeping-package (function starting-package given)
-  "Call FUNCTION in STARTING-PACKAGE. What *PACKAGE* becomes is the session's from then on; a package that was GIVEN for
+(defmacro keeping-package ((starting-package given) &body body)
+  "Evaluate BODY in STARTING-PACKAGE. What *PACKAGE* becomes is the session's from then on; a package that was GIVEN for
 this call alone is not."
-  (let ((*package* starting-package))
-    (unwind-protect (funcall function)
-      (when (and (packagep *package*)
-                 (not (and given (eq *package* starting-package))))
-        (setf *session-package* *package*)))))
+  (let ((package (gensym "PACKAGE")))
+    `(let* ((,package ,starting-package)
+            (*package* ,package))
+       (unwind-protect (progn ,@body)
+         (when (and (packagep *package*)
+                    (not (and ,given (eq *package* ,package))))
+           (setf *session-package* *package*))))))
 
 (defun describe-abort (stream)
   (write-string "Abandon the evaluation." stream))
 
-(defun call-reporting (function)
-  "Call FUNCTION so that errors, warnings and ABORT do what they do in a session."
-  (let ((*reporting* nil)
-        (*error-pointer* 0)
-        (*error-taken* nil)
-        (*debugger-hook* nil)
-        (ext:*invoke-debugger-hook* #'on-unhandled)
-        (si::*quit-tag* *evaluation-tag*))
-    ;; END-BY-ABORT leaves by itself, so that RESTART-CASE, which is dearer, would have nothing to do.
-    (restart-bind ((abort #'end-by-abort :report-function #'describe-abort))
-      (handler-bind ((warning #'on-warning)
-                     (serious-condition (lambda (condition)
-                                          (unless *hook-works*
-                                            (on-unhandled condition nil)))))
-        (funcall function)))))
+(defun on-serious-condition (condition)
+  (unless *hook-works*
+    (on-unhandled condition nil)))
+
+(defmacro with-reports (&body body)
+  "Evaluate BODY so that errors, warnings and ABORT do what they do in a session."
+  `(let ((*reporting* nil)
+         (*error-pointer* 0)
+         (*error-taken* nil)
+         (*debugger-hook* nil)
+         (ext:*invoke-debugger-hook* #'on-unhandled)
+         (si::*quit-tag* *evaluation-tag*))
+     ;; END-BY-ABORT leaves by itself, so that RESTART-CASE, which is dearer, would have nothing to do.
+     (restart-bind ((abort #'end-by-abort :report-function #'describe-abort))
+       (handler-bind ((warning #'on-warning)
+                      (serious-condition #'on-serious-condition))
+         ,@body))))
 
 (defun session-package ()
   (if (package-name *session-package*)
@@ -187,7 +191,7 @@ this call alone is not."
         (put-error 'package-error
                    (format nil "The name ~S does not designate any package." (string-upcase package-name)))
         (end-with-error))
-      (call-reporting
-       (lambda ()
-         (call-keeping-package (lambda () (print-values (evaluate-forms source))) package package-name)
-         (report-notes))))))
+      (with-reports
+        (keeping-package (package package-name)
+          (print-values (evaluate-forms source)))
+        (report-notes)))))

@@ -49,8 +49,7 @@
 (defun perform (operation code)
   "Called by the host, in place of EVALUATE, when the daemon asks for an OPERATION."
   (with-session-streams
-    (call-reporting
-     (lambda ()
-       (let* ((ext:*invoke-debugger-hook* #'on-failed-operation)
-              (text (answer operation code)))
-         (printing-item +values+ (write-string text *values*)))))))
+    (with-reports
+      (let* ((ext:*invoke-debugger-hook* #'on-failed-operation)
+             (text (answer operation code)))
+        (printing-item +values+ (write-string text *values*))))))

@@ -110,7 +110,7 @@ ever. Waiting can be stopped."
   (let ((condition (make-condition 'simple-error :format-control "warm ~A" :format-arguments '(up))))
     (with-session-streams
       (evaluate "(defun #:f (x) (* x 2)) (list 1 \"a\" 'b 1.5 #\\c (vector 1 2)) (format t \"~A ~S~%\" 1 \"x\")" nil)
-      (call-reporting (lambda () (warn "warm")))
+      (with-reports (warn "warm"))
       (with-report-syntax
         (put-error (public-type condition) (safe-message condition))
         (print-frames condition))
