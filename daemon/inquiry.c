@@ -6,6 +6,7 @@
 #include "alloc.h"
 #include "conversation.h"
 #include "job.h"
+#include "jsontext.h"
 #include "server.h"
 #include "session.h"
 #include "tools.h"
@@ -56,17 +57,6 @@ void inquiry_keep_answer(struct inquiry *inquiry, const char *tool)
 	request->conversation->answers_stored = true;
 }
 
-static struct json_object *parse(const struct value *value)
-{
-	struct json_tokener *tokener = must(json_tokener_new_ex(64));
-	struct json_object *data = json_tokener_parse_ex(tokener, value->data, (int)value->length);
-
-	if (!data && json_tokener_get_error(tokener) == json_tokener_continue)
-		data = json_tokener_parse_ex(tokener, "", 1);
-	json_tokener_free(tokener);
-	return data;
-}
-
 static void deliver(struct job *job)
 {
 	static const enum inquiry_status statuses[] = {
@@ -89,7 +79,7 @@ static void deliver(struct job *job)
 	} else {
 		said.status = statuses[job->result];
 		if (said.status == INQUIRY_FOUND)
-			said.data = parse(&job->out[0]);
+			jsontext_read(job->out[0].data, job->out[0].length, &said.data); /* the statement made it */
 		else
 			said.words = job->out[0].data;
 		inquiry->done(request, &said, inquiry->context);

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "frame.h"
+#include "jsontext.h"
 #include "server.h"
 #include "session.h"
 #include "store.h"
@@ -209,7 +210,8 @@ static void on_answer_found(void *context, const struct store_found_answer *foun
 	} else if (!found->text) {
 		request_withdraw(request); /* it had been cancelled */
 	} else if (found->tool) {
-		struct json_object *data = json_tokener_parse(found->text);
+		struct json_object *data = NULL;
+		jsontext_read(found->text, found->length, &data);
 		tools_finish(request, found->tool, data);
 		json_object_put(data);
 	} else {

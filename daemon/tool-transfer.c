@@ -9,6 +9,7 @@
 #include "conversation.h"
 #include "inquiry.h"
 #include "job.h"
+#include "jsontext.h"
 #include "log.h"
 #include "sessionid.h"
 #include "target.h"
@@ -133,19 +134,24 @@ static bool prepare_import(struct job *job)
 		.name = in[IMPORT_NAME].data,
 		.directory = in[IMPORT_DIRECTORY].data,
 	};
-	struct transfer_problem problem = {"INVALID-ARGUMENTS", "The document is nested too deep."};
-	struct json_object *document = in[IMPORT_FILE].data ? transfer_read_file(in[IMPORT_FILE].data, &problem)
-							    : json_tokener_parse(in[IMPORT_DOCUMENT].data);
-	struct json_object *checked = document ? transfer_check(document, &wishes, &problem) : NULL;
+	struct transfer_problem problem = {0};
+	struct text text = {0};
+	struct json_object *document = NULL, *checked;
+
+	if (in[IMPORT_FILE].data)
+		document = transfer_read_file(in[IMPORT_FILE].data, &problem);
+	else
+		jsontext_read(in[IMPORT_DOCUMENT].data, in[IMPORT_DOCUMENT].length, &document);
+	checked = problem.type ? NULL : transfer_check(document, &wishes, &problem);
 
 	json_object_put(document);
 	if (!checked) {
 		refuse_job(job, &problem);
 		return false;
 	}
-	size_t length;
-	const char *text = json_object_to_json_string_length(checked, JSON_C_TO_STRING_PLAIN, &length);
-	job_replace(&in[IMPORT_DOCUMENT], text, length);
+	jsontext_put(&text, checked);
+	job_replace(&in[IMPORT_DOCUMENT], text.data, text.length);
+	text_free(&text);
 	json_object_put(checked);
 	while (job->in_count > IMPORT_FILE)
 		value_free(&in[--job->in_count]);

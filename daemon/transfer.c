@@ -4,6 +4,7 @@
 #include "transfer.h"
 
 #include "alloc.h"
+#include "jsontext.h"
 #include "sessionid.h"
 #include "store.h"
 
@@ -267,17 +268,6 @@ char *transfer_path(const char *directory, const char *file)
 	return path;
 }
 
-static struct json_object *parse(const char *data, size_t length)
-{
-	struct json_tokener *tokener = must(json_tokener_new_ex(64));
-	struct json_object *document;
-
-	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-	document = json_tokener_parse_ex(tokener, data, (int)length);
-	json_tokener_free(tokener);
-	return document;
-}
-
 struct json_object *transfer_read_file(const char *path, struct transfer_problem *problem)
 {
 	struct json_object *document = NULL;
@@ -296,10 +286,10 @@ struct json_object *transfer_read_file(const char *path, struct transfer_problem
 			(got = read(fd, data + length, (size_t)status.st_size - length)) > 0)
 			length += (size_t)got;
 		data[length] = '\0';
-		document = got < 0 ? NULL : parse(data, length);
+		const char *wrong = got < 0 ? strerror(errno) : jsontext_read(data, length, &document);
 		free(data);
-		if (!document)
-			refuse(problem, "FILE-ERROR", "%.160s holds no JSON document.", path);
+		if (wrong)
+			refuse(problem, "FILE-ERROR", "%.160s holds no JSON document: %.80s", path, wrong);
 	}
 	if (fd >= 0)
 		close(fd);
