@@ -324,21 +324,50 @@ static bool is_written(const char *path, const char *data, size_t length)
 	return is_same;
 }
 
+/* A file that has no name yet, so that nobody ever finds half of it. Not every file system has such. */
+static int open_nameless(const char *path)
+{
+	char *directory = new_text(path);
+	char *slash = strrchr(directory, '/');
+
+	slash[slash == directory] = '\0';
+	int fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	free(directory);
+	return fd;
+}
+
+static bool give_name(int fd, const char *path)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
+}
+
+/* 0 or an errno. */
+static int make_file(const char *path, const char *data, size_t length)
+{
+	int fd = open_nameless(path);
+	bool is_nameless = fd >= 0, good;
+
+	if (!is_nameless)
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return errno;
+	good = write_all(fd, data, length) && (!is_nameless || give_name(fd, path));
+	int error = good ? 0 : errno;
+	if (!good && !is_nameless)
+		unlink(path);
+	close(fd);
+	return error;
+}
+
 bool transfer_write_file(const char *path, const char *data, size_t length, struct transfer_problem *problem)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	int error = errno;
+	int error = make_file(path, data, length);
 
-	if (fd < 0 && error == EEXIST && is_written(path, data, length))
+	if (error == 0 || (error == EEXIST && is_written(path, data, length)))
 		return true;
-	if (fd < 0)
-		return refuse(problem, "FILE-ERROR", "%.160s cannot be made: %s%s.", path, strerror(error),
-			error == EEXIST ? "; choose another name, or remove it first" : "");
-	bool good = write_all(fd, data, length);
-	if (!good) {
-		refuse(problem, "FILE-ERROR", "%.160s cannot be written: %s.", path, strerror(errno));
-		unlink(path);
-	}
-	close(fd);
-	return good;
+	return refuse(problem, "FILE-ERROR", "%.160s cannot be written: %s%s.", path, strerror(error),
+		error == EEXIST ? "; choose another name, or remove it first" : "");
 }
