@@ -197,7 +197,7 @@ void tools_call(struct server *server, struct request *request)
 		return;
 	}
 	i = find(json_object_get_string(name));
-	if (i == TOOLS) {
+	if (i == TOOLS || strlen(json_object_get_string(name)) != (size_t)json_object_get_string_len(name)) {
 		snprintf(problem, sizeof(problem), "Unknown tool: %.200s", json_object_get_string(name));
 		request_error(request, RPC_INVALID_PARAMS, problem, NULL);
 		return;
