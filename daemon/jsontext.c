@@ -36,10 +36,10 @@ static bool fail(struct reader *reader)
 	return false;
 }
 
-/* A line holds no line feed. */
 static void skip_blanks(struct reader *reader)
 {
-	while (reader->at < reader->end && (*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\r'))
+	while (reader->at < reader->end &&
+		(*reader->at == ' ' || *reader->at == '\t' || *reader->at == '\r' || *reader->at == '\n'))
 		reader->at++;
 }
 

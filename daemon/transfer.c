@@ -229,16 +229,23 @@ static bool check_conversation(
 	return true;
 }
 
+/* Documents of others name no format. */
+static bool is_of_another_format(struct json_object *document)
+{
+	const char *format = text_of(document, "format");
+
+	return json_object_object_get_ex(document, "format", NULL) &&
+		(!format || strcmp(format, "cl-mcp-session") != 0);
+}
+
 struct json_object *transfer_check(
 	struct json_object *document, const struct transfer_wishes *wishes, struct transfer_problem *problem)
 {
-	struct json_object *checked = json_object_new_object(), *format = NULL;
+	struct json_object *checked = json_object_new_object();
 	bool good;
 
 	json_object_object_add(checked, "remarks", json_object_new_array());
-	if (!json_object_is_type(document, json_type_object) ||
-		(json_object_object_get_ex(document, "format", &format) &&
-			strcmp(json_object_get_string(format), "cl-mcp-session") != 0))
+	if (!json_object_is_type(document, json_type_object) || is_of_another_format(document))
 		good = refuse(
 			problem, "INVALID-ARGUMENTS", "The document is no session that export-session has given.");
 	else if (json_object_get_int64(json_object_object_get(document, "version")) > NEWEST_VERSION)

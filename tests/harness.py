@@ -30,6 +30,9 @@ LINE_MAX = 16 << 20
 ANSWER_MAX = 8 << 20
 MESSAGES_VALIDATED = 300
 
+# One of each kind, and the extremes of it: for what must be refused in words wherever it stands.
+ANY_VALUES = (None, True, -1, 1.5, 2**64, 10**30, "", "a\0b", [None], {"a": None})
+
 META = "io.modelcontextprotocol/"
 NOTHING = object()
 

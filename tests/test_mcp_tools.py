@@ -3,7 +3,7 @@
 import pytest
 
 import mcpschema
-from harness import META
+from harness import ANY_VALUES, META
 from mcpschema import ALL_REVISIONS, STATELESS
 
 DESCRIPTION = ("Evaluate Common Lisp code in a persistent REPL session. "
@@ -114,6 +114,19 @@ def test_arguments_that_do_not_fit_are_reported_as_the_revision_wants(client, re
     else:
         assert answer["error"]["code"] == -32602
         assert named in answer["error"]["message"] + str(answer["error"].get("data"))
+
+
+@pytest.mark.parametrize("value", ANY_VALUES, ids=str)
+def test_any_value_of_any_argument_of_any_tool_is_answered(lisp, runtime, value):
+    daemon = runtime.daemon_pid()
+    calls = []
+    for tool in lisp.result("tools/list")["tools"]:
+        schema = tool["inputSchema"]
+        fitting = {name: schema["properties"][name].get("enum", ["x"])[0] for name in schema.get("required", [])}
+        calls += [{"name": tool["name"], "arguments": {**fitting, name: value}} for name in schema["properties"]]
+    for request in [lisp.start("tools/call", call) for call in calls]:
+        lisp.evaluation(request)
+    assert runtime.daemon_pid() == daemon
 
 
 def test_calls_that_do_not_fit_create_no_session(own_runtime):

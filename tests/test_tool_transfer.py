@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import Runtime
+from harness import ANY_VALUES, Runtime
 
 SESSION = "session-20260120-143022-A4F2"
 CREATED = 3_978_000_000  # 2026-01-21, universal time
@@ -85,6 +85,17 @@ def test_a_document_holds_what_the_storage_contract_wants(lisp):
     assert messages[5]["content"] == "[stdout]\n\u2400\U0001F600\n\n=> \"\U0001F600\""
     assert messages[3]["is_error"] and messages[3]["evaluation"] == 2
     assert set(told["metadata"]) == {"a"} and json.loads(lisp.tool("export-session", session=session).text) == told
+
+
+def test_a_file_that_was_laid_out_in_lines_is_imported(own_runtime):
+    client = own_runtime.client().open()
+    session = worked(client)
+    path = own_runtime.directory / "session.json"
+    assert not client.tool("export-session", session=session, file=path.name).is_error
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=2) + "\r\n")
+    answer = client.tool("import-session", file=path.name, new_id=True, name="Again")
+    assert not answer.is_error, answer.text
+    assert exported(client, session="Again")["conversation"] == exported(client, session=session)["conversation"]
 
 
 def test_a_bare_document_of_the_contract_is_imported(lisp):
@@ -174,6 +185,40 @@ def test_metadata_beyond_64_kb_is_refused_and_nothing_is_imported(own_runtime):
 def test_a_document_that_makes_no_sense_is_refused_in_words(lisp, wrong):
     answer = lisp.tool("import-session", document=document(**wrong), new_id=True)
     assert failure(answer) == "INVALID-ARGUMENTS" and len(answer.text) > 40
+
+
+WHOLE = document(
+    format="cl-mcp-session", version=1, name=None, directory="/", package="CL-USER", limits="", history=True, evaluations=1,
+    conversation={"messages": [{"role": "user", "content": "x", "created_at": CREATED, "evaluation": 1, "operation": None,
+                                "package": "CL-USER", "outcome": 0, "elapsed_us": 1, "is_error": False}]})
+
+
+def places(value, path=()):
+    """The path to each member and element of a document."""
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from places(part, (*path, key))
+
+
+def changed(value, path, new):
+    """A copy with another value in that place."""
+    if not path:
+        return new
+    copy = value.copy()
+    copy[path[0]] = changed(value[path[0]], path[1:], new)
+    return copy
+
+
+@pytest.mark.parametrize("value", ANY_VALUES, ids=str)
+def test_a_document_with_any_value_in_any_place_is_imported_or_refused(lisp, runtime, value):
+    daemon = runtime.daemon_pid()
+    requests = [lisp.start("tools/call", {"name": "import-session", "arguments": {
+        "document": changed(WHOLE, path, value), "new-id": True}}) for path in places(WHOLE)]
+    for request in requests:
+        answer = lisp.evaluation(request)
+        if not answer.is_error:
+            assert exported(lisp, session=answer.structured["id"])["id"] == answer.structured["id"]
+    assert runtime.daemon_pid() == daemon
 
 
 def test_odd_numbers_of_evaluations_are_left_out(lisp):
