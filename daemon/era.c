@@ -4,10 +4,14 @@
 #include "era.h"
 
 #include "alloc.h"
+#include "utf8.h"
 
 #define META_PREFIX "io.modelcontextprotocol/"
 #define META_VERSION META_PREFIX "protocolVersion"
 #define META_CAPABILITIES META_PREFIX "clientCapabilities"
+
+/* Of a version that we do not know, so many bytes are quoted. */
+#define REQUESTED_MAX 64
 
 /* Oldest first. */
 static const struct revision revisions[] = {
@@ -70,7 +74,7 @@ static struct era_choice refuse(const struct revision *revision, const char *dat
 static struct era_choice refuse_version(const char *requested)
 {
 	struct json_object *data = json_object_new_object(), *supported = json_object_new_array();
-	int length = (int)strnlen(requested, 64);
+	int length = (int)utf8_whole_characters(requested, strnlen(requested, REQUESTED_MAX));
 
 	for (size_t i = 0; i < REVISIONS; i++)
 		if (revisions[i].stateless)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import wait_until
+from harness import stateless_meta, wait_until
 from worker_driver import encode
 
 SESSION = "session-20260120-143022-A4F2"
@@ -116,3 +116,5 @@ def test_what_is_quoted_is_cut_without_leaving_half_a_character(client, name):
     assert client.call("evaluate-lisp", {"code": "1", name: 1})["error"]["code"] == -32602
     for session in (name, "session-" + name):
         assert client.call("evaluate-lisp", {"code": "1", "session": session})["result"]["isError"]
+    data = client.error("tools/list", {"_meta": stateless_meta(name)})["data"]
+    assert data["requested"] and name.startswith(data["requested"])
