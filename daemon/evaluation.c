@@ -90,6 +90,7 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 	if (!evaluation->request) {
 		evaluation->request = request_new(conversation, origin->line, origin->item, origin->id, 0);
 		evaluation->request->revision = origin->revision;
+		evaluation->request->form = &tools_form;
 		evaluation->request->progress_token = new_text(origin->progress_token);
 	}
 	evaluation->request->session = session;
@@ -191,7 +192,7 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 			.value_max = evaluation->work.value_max,
 		});
 	if (request) {
-		tools_compose(request, &report, &answer);
+		request->form->compose(request, &report, &answer);
 		evaluation->request = NULL;
 		request->conversation->answers_stored = true;
 		request_answer(request, &answer);

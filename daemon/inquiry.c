@@ -74,7 +74,7 @@ static void deliver(struct job *job)
 		request_withdraw(request);
 	} else if (job->result == DATABASE_BROKEN) {
 		const char *problem = store_problem(request->conversation->server->store);
-		tools_fail(request, "STORAGE-FAILED", "Nothing was changed: %s. Try again when that is mended.",
+		request_fail(request, "STORAGE-FAILED", "Nothing was changed: %s. Try again when that is mended.",
 			problem ? problem : "the database did not answer");
 	} else {
 		said.status = statuses[job->result];
@@ -104,16 +104,16 @@ void inquiry_send(struct inquiry *inquiry, inquiry_callback done, void *context)
 void inquiry_refuse(struct request *request, const struct inquiry_said *said, const char *session)
 {
 	if (said->status == INQUIRY_EXISTS)
-		tools_fail(request, "SESSION-EXISTS",
+		request_fail(request, "SESSION-EXISTS",
 			"A session of that name or id is there already. Choose another name, or go on with it: resume-session.");
 	else if (said->status == INQUIRY_NOTHING)
-		tools_fail(request, "SESSION-NOT-FOUND", SESSION_UNKNOWN, session ? session : "");
+		request_fail(request, "SESSION-NOT-FOUND", SESSION_UNKNOWN, session ? session : "");
 	else if (said->words && strstr(said->words, "metadata_fits"))
-		tools_fail(request, "METADATA-OVERFLOW",
+		request_fail(request, "METADATA-OVERFLOW",
 			"A session's metadata may have 64 KB, and this would be more. What was stored stays; remove keys first, or "
 			"store less.");
 	else
-		tools_fail(request, "INVALID-ARGUMENTS", "The database refuses that: %s.",
+		request_fail(request, "INVALID-ARGUMENTS", "The database refuses that: %s.",
 			said->words ? said->words : "for no reason");
 }
 

@@ -46,7 +46,7 @@ static void on_found(void *context, enum store_status status, const char *id)
 	if (status != STORE_DONE) {
 		take_visits(conversation, &visits);
 		while ((request = visit_next(&visits)))
-			tools_fail(request, "STORAGE-FAILED",
+			request_fail(request, "STORAGE-FAILED",
 				"Which session was used last is not known while transcripts cannot be read. Try again.");
 		return;
 	}

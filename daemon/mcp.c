@@ -148,14 +148,15 @@ static const struct method {
 	void (*handle)(struct request *request);
 	int available;
 	bool once; /* has effects: a line that comes again must not run it again */
+	const struct request_form *form;
 } methods[] = {
-	{"initialize", method_initialize, WITH_HANDSHAKE, false},
-	{"ping", method_ping, WITH_HANDSHAKE, false},
-	{"server/discover", method_discover, STATELESS, false},
-	{"tools/list", method_tools_list, WITH_HANDSHAKE | STATELESS, false},
-	{"tools/call", method_tools_call, WITH_HANDSHAKE | STATELESS, true},
-	{ERA_ADMINISTRATIVE_PREFIX "status", method_status, ADMINISTRATIVE, false},
-	{ERA_ADMINISTRATIVE_PREFIX "shutdown", method_shutdown, ADMINISTRATIVE, false},
+	{"initialize", method_initialize, WITH_HANDSHAKE, false, NULL},
+	{"ping", method_ping, WITH_HANDSHAKE, false, NULL},
+	{"server/discover", method_discover, STATELESS, false, NULL},
+	{"tools/list", method_tools_list, WITH_HANDSHAKE | STATELESS, false, NULL},
+	{"tools/call", method_tools_call, WITH_HANDSHAKE | STATELESS, true, &tools_form},
+	{ERA_ADMINISTRATIVE_PREFIX "status", method_status, ADMINISTRATIVE, false, NULL},
+	{ERA_ADMINISTRATIVE_PREFIX "shutdown", method_shutdown, ADMINISTRATIVE, false, NULL},
 };
 
 static const struct method *find_method(const char *name, const struct era_choice *choice)
@@ -254,6 +255,7 @@ static void serve(struct request *request, const char *name, struct era_choice *
 		request_refuse(request, RPC_INVALID_PARAMS, "params must be an object");
 		return;
 	}
+	request->form = method->form;
 	take_meta(request);
 	if (method->once && (again || request->conversation->lookups > 0))
 		answer_from_store(request, method);

@@ -8,6 +8,7 @@
 #include "frame.h"
 #include "jsontext.h"
 #include "server.h"
+#include "utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -131,6 +132,20 @@ void request_refuse(struct request *request, int code, const char *format, ...)
 	vsnprintf(sentence, sizeof(sentence), format, arguments);
 	va_end(arguments);
 	request_error(request, code, NULL, json_object_new_string(sentence));
+}
+
+void request_fail(struct request *request, const char *type, const char *format, ...)
+{
+	char message[1024];
+	va_list arguments;
+	size_t length;
+
+	va_start(arguments, format);
+	vsnprintf(message, sizeof(message), format, arguments);
+	va_end(arguments);
+	char *valid = utf8_repair(message, strlen(message), &length); /* what it quotes may have been cut */
+	request->form->fail(request, type, valid);
+	free(valid);
 }
 
 void request_progress(struct request *request, double progress, const char *message)

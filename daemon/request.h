@@ -1,7 +1,8 @@
 /*
  * request.h - one request of a client's, from its arrival to its one answer.
  *
- * A request ends by exactly one of request_result, request_error, request_answer and request_withdraw; it is gone then.
+ * A request ends by exactly one of request_result, request_error, request_refuse, request_fail, request_answer and
+ * request_withdraw; it is gone then.
  * It may outlive its client's connection: the conversation takes the answer, and delivers it if a client is there.
  */
 #ifndef REQUEST_H
@@ -15,6 +16,8 @@
 
 struct conversation;
 struct evaluation;
+struct report;
+struct request;
 struct session;
 
 /* The answers to a line that held several requests; the line is answered when the last of them is. */
@@ -22,6 +25,13 @@ struct batch {
 	uint64_t line;
 	size_t open; /* requests still to be answered, and one for the parser while it is at work */
 	struct text answers;
+};
+
+/* How others than its own method answer a request: with what its session reports, and with what went wrong. */
+struct request_form {
+	void (*compose)(const struct request *request, const struct report *report, struct text *answer);
+	/* Ends it. */
+	void (*fail)(struct request *request, const char *type, const char *message);
 };
 
 struct request {
@@ -34,6 +44,7 @@ struct request {
 	size_t size; /* of the line that it came on */
 	char *id;
 	const struct revision *revision; /* NULL before any agreement */
+	const struct request_form *form; /* of its method; NULL if nobody else answers */
 	struct json_object *message;     /* owned; NULL for a request that was adopted from a worker */
 	struct json_object *params;      /* within message */
 	char *progress_token;            /* JSON text; NULL if no progress is wanted */
@@ -57,6 +68,9 @@ void request_result(struct request *request, struct json_object *result);
 void request_error(struct request *request, int code, const char *message, struct json_object *data);
 /* An error whose data is a sentence. */
 void request_refuse(struct request *request, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What its method is told has gone wrong, in its form: a type in capitals and a message for people. */
+void request_fail(struct request *request, const char *type, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 /* An answer that is already text. */
 void request_answer(struct request *request, const struct text *answer);
 /* Ends it without an answer: its client has cancelled it. */

@@ -62,11 +62,11 @@ void session_refuse_all(struct session *session, const char *type, const char *w
 	while ((evaluation = TAILQ_FIRST(&session->evaluations))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		if (evaluation->request)
-			tools_fail(evaluation->request, type, "%s", why);
+			request_fail(evaluation->request, type, "%s", why);
 		evaluation_free(evaluation);
 	}
 	while ((request = visit_next(&session->visits)))
-		tools_fail(request, type, "%s", why);
+		request_fail(request, type, "%s", why);
 }
 
 void session_spawn(struct session *session)
@@ -136,7 +136,7 @@ static bool refuse_deep(struct session *session, struct evaluation *evaluation)
 
 	if (evaluation->work.operation || (double)depth <= most)
 		return false;
-	tools_fail(evaluation->request, "NESTING-LIMIT",
+	request_fail(evaluation->request, "NESTING-LIMIT",
 		"The code is nested %zu levels deep, and this session reads %.0f. Nothing was evaluated. configure-limits with "
 		"max-nesting allows more.",
 		depth, most);

@@ -9,14 +9,13 @@
 #include "lastused.h"
 #include "session.h"
 #include "store.h"
-#include "tools.h"
 
 /* Can it be one? If not the request is answered. */
 static bool check_name(struct request *request, const char *name)
 {
 	if (*name && (strncmp(name, "session-", 8) != 0 || session_id_valid(name)))
 		return true;
-	tools_fail(request, "INVALID-SESSION-ID",
+	request_fail(request, "INVALID-SESSION-ID",
 		"\"%.64s\" is not a session id; one looks like session-20260120-143022-A4F2. Leave `session` out to use this "
 		"connection's own.",
 		name);
@@ -55,7 +54,7 @@ struct session *target_session(struct server *server, struct request *request, s
 	if (!argument_text(request, arguments, "session", &name) || (!name && lastused_postpone(request)))
 		return NULL;
 	if (store_problem(server->store)) {
-		tools_fail(request, "STORAGE-FAILED",
+		request_fail(request, "STORAGE-FAILED",
 			"Nothing is evaluated while transcripts cannot be kept: %s. Running sessions are untouched; try "
 			"again when that is mended.",
 			store_problem(server->store));
@@ -98,7 +97,7 @@ const char *target_name(struct request *request, struct json_object *arguments)
 		return conversation->session;
 	if (conversation->wanted_session)
 		return conversation->wanted_session;
-	tools_fail(request, "SESSION-NOT-FOUND",
+	request_fail(request, "SESSION-NOT-FOUND",
 		"This connection has no session yet. Name one with `session` (list-sessions shows them), or evaluate something "
 		"first.");
 	return NULL;

@@ -79,7 +79,7 @@ static void on_process_ended(struct session *session, bool has_ended)
 	if (has_ended)
 		delete_row(request, session->id);
 	else
-		tools_fail(request, "SESSION-UNAVAILABLE", "The session's process does not end. Try again.");
+		request_fail(request, "SESSION-UNAVAILABLE", "The session's process does not end. Try again.");
 }
 
 void tool_delete_session(struct server *server, struct request *request, struct json_object *arguments)
@@ -90,7 +90,7 @@ void tool_delete_session(struct server *server, struct request *request, struct 
 	if (!argument_text(request, arguments, "session", &id))
 		return;
 	if (!session_id_valid(id)) {
-		tools_fail(request, "INVALID-SESSION-ID",
+		request_fail(request, "INVALID-SESSION-ID",
 			"delete-session wants the id, in full, so that nothing is deleted by mistake; list-sessions shows it. \"%.64s\" "
 			"is none.",
 			id);
@@ -102,7 +102,7 @@ void tool_delete_session(struct server *server, struct request *request, struct 
 	if (!session) {
 		delete_row(request, id);
 	} else if (session->deletion) {
-		tools_fail(request, "SESSION-NOT-FOUND", "The session is being deleted already.");
+		request_fail(request, "SESSION-NOT-FOUND", "The session is being deleted already.");
 	} else if (session->state == SESSION_EMPTY) {
 		delete_row(request, id);
 	} else {

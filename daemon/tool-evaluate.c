@@ -81,12 +81,12 @@ static void on_output_found(void *context, const struct store_found_output *foun
 	if (request->unwanted) {
 		request_withdraw(request);
 	} else if (!found) {
-		tools_fail(request, "OUTPUT-NOT-FOUND",
+		request_fail(request, "OUTPUT-NOT-FOUND",
 			"No %s of %s is kept. Only output that an answer did not show to its end is, that of a session's last 16 such "
 			"evaluations.",
 			reading->stream, reading->seq ? "that evaluation" : "any evaluation of this session");
 	} else if (reading->offset > found->characters) {
-		tools_fail(request, "OUTPUT-NOT-FOUND",
+		request_fail(request, "OUTPUT-NOT-FOUND",
 			"The offset lies behind the end: %" PRIu64 " characters are kept.", found->characters);
 	} else {
 		put_piece(&report.text, reading, found);
@@ -107,7 +107,7 @@ void tool_read_output(struct server *server, struct request *request, struct jso
 	struct session *session = target_known_session(server, request, arguments, &answered);
 	if (!session) {
 		if (!answered)
-			tools_fail(request, "OUTPUT-NOT-FOUND", "Nothing has been evaluated yet.");
+			request_fail(request, "OUTPUT-NOT-FOUND", "Nothing has been evaluated yet.");
 		return;
 	}
 	if (session_postpone(session, request))

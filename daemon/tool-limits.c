@@ -60,7 +60,7 @@ static void on_stored(void *context, enum store_status status)
 	if (request->unwanted)
 		request_withdraw(request);
 	else if (status != STORE_DONE)
-		tools_fail(request, "STORAGE-FAILED",
+		request_fail(request, "STORAGE-FAILED",
 			"The limits hold for now, but cannot be kept: the next daemon would not know them. Try again.");
 	else
 		show(request, &change->limits);

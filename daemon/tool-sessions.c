@@ -238,7 +238,7 @@ static void on_resumed(void *context, enum store_status status)
 	if (request->unwanted) {
 		request_withdraw(request);
 	} else if (status != STORE_DONE) {
-		tools_fail(request, "STORAGE-FAILED", "That it is resumed could not be kept. Try again.");
+		request_fail(request, "STORAGE-FAILED", "That it is resumed could not be kept. Try again.");
 	} else {
 		text_puts(&text,
 			request->revision->stateless ? "Pass the id as `session` in each call.\n"

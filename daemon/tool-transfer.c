@@ -26,7 +26,7 @@ static bool may_use_files(struct request *request)
 {
 	if (request->conversation->owner == geteuid())
 		return true;
-	tools_fail(request, "FILE-ERROR",
+	request_fail(request, "FILE-ERROR",
 		"This daemon runs for another user and has no access to your files. Leave `file` out.");
 	return false;
 }
@@ -47,7 +47,7 @@ static bool answer_refusal(struct request *request, const struct inquiry_said *s
 		return false;
 	memcpy(type, said->words, (size_t)(end - said->words));
 	type[end - said->words] = '\0';
-	tools_fail(request, type, "%s", end + 1);
+	request_fail(request, type, "%s", end + 1);
 	return true;
 }
 
@@ -164,7 +164,7 @@ static void on_imported(struct request *request, const struct inquiry_said *said
 	if (said->status == INQUIRY_FOUND)
 		tools_finish(request, "import-session", said->data);
 	else if (said->status == INQUIRY_EXISTS)
-		tools_fail(request, "SESSION-EXISTS",
+		request_fail(request, "SESSION-EXISTS",
 			"You have a session of that %s already. Import it with `%s`, or delete the other one first.",
 			strstr(said->words, "name") ? "name" : "id", strstr(said->words, "name") ? "name" : "new-id");
 	else if (!answer_refusal(request, said))

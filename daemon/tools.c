@@ -6,9 +6,7 @@
 #include "alloc.h"
 #include "embedded.h"
 #include "jsontext.h"
-#include "utf8.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 
 static const struct tool tools[] = {
@@ -163,7 +161,7 @@ static bool find_problem(struct json_object *schema, struct json_object *argumen
 void tools_refuse_arguments(struct request *request, const char *problem)
 {
 	if (request->revision->argument_results)
-		tools_fail(request, "INVALID-ARGUMENTS", "%s.", problem);
+		request_fail(request, "INVALID-ARGUMENTS", "%s.", problem);
 	else
 		request_refuse(request, RPC_INVALID_PARAMS, "%s", problem);
 }
@@ -219,7 +217,7 @@ void tools_finish(struct request *request, const char *tool, struct json_object 
 	if (i < TOOLS && tools[i].finish)
 		tools[i].finish(request, data);
 	else /* of a newer version */
-		tools_fail(request, "INTERRUPTED",
+		request_fail(request, "INTERRUPTED",
 			"The call has been served, but what it answered is not known any more.");
 }
 
@@ -234,7 +232,7 @@ void tools_answer(struct request *request, const struct text *text, struct json_
 	text_free(&report.data);
 }
 
-void tools_compose(const struct request *request, const struct report *report, struct text *answer)
+static void compose(const struct request *request, const struct report *report, struct text *answer)
 {
 	rpc_begin_result(answer, request->id);
 	text_puts(answer, "{\"content\":[{\"type\":\"text\",\"text\":");
@@ -254,24 +252,18 @@ void tools_report(struct request *request, const struct report *report)
 {
 	struct text answer = {0};
 
-	tools_compose(request, report, &answer);
+	compose(request, report, &answer);
 	request_answer(request, &answer);
 	text_free(&answer);
 }
 
-void tools_fail(struct request *request, const char *type, const char *format, ...)
+static void fail(struct request *request, const char *type, const char *message)
 {
 	struct report report = {.is_error = true};
-	char message[1024];
-	va_list arguments;
-	size_t length;
 
-	va_start(arguments, format);
-	vsnprintf(message, sizeof(message), format, arguments);
-	va_end(arguments);
-	char *valid = utf8_repair(message, strlen(message), &length); /* what it quotes may have been cut */
-	text_printf(&report.text, "[ERROR] %s\n%s", type, valid);
-	free(valid);
+	text_printf(&report.text, "[ERROR] %s\n%s", type, message);
 	tools_report(request, &report);
 	report_free(&report);
 }
+
+const struct request_form tools_form = {.compose = compose, .fail = fail};

@@ -32,15 +32,12 @@ void tools_call(struct server *server, struct request *request);
 /* For a tool with `finish`. */
 void tools_finish(struct request *request, const char *tool, struct json_object *data);
 
-/* Appends the whole answer that tools_report would send. */
-void tools_compose(const struct request *request, const struct report *report, struct text *answer);
 /* Ends the request with a tool's result in the revision's form. The report stays the caller's. */
 void tools_report(struct request *request, const struct report *report);
 /* Ends the request because an argument is wrong, in the revision's form; the problem ends without a full stop. */
 void tools_refuse_arguments(struct request *request, const char *problem);
-/* Ends the request with a result that is an error: "[ERROR] TYPE", then the message. */
-void tools_fail(struct request *request, const char *type, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+/* A report becomes a tool's result; what goes wrong becomes one with isError: "[ERROR] TYPE", then the message. */
+extern const struct request_form tools_form;
 
 /* Ends the request well: text for people and the data, which passes into the request's ownership and may be NULL. */
 void tools_answer(struct request *request, const struct text *text, struct json_object *data);
