@@ -212,7 +212,7 @@ void evaluation_run(const struct request *request, struct frame_builder *result)
 	run_in_frame(request);
 	limits_restore(outcome != OUTCOME_DONE);
 	main_env->disable_interrupts = 1; /* ECL enables them when it sets a limit */
-	if (outcome == OUTCOME_CANCELLED && iothread_stop_reason() == IOTHREAD_STOP_DEADLINE)
+	if (outcome == OUTCOME_CANCELLED && iothread_stop_reason() == AGENDA_STOP_DEADLINE)
 		outcome = OUTCOME_TIMEOUT;
 	if (outcome == OUTCOME_CANCELLED || outcome == OUTCOME_TIMEOUT || outcome == OUTCOME_OVERFLOW)
 		children_kill_marked();

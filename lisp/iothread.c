@@ -22,23 +22,20 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "agenda.h"
 #include "clock.h"
 #include "descriptors.h"
 #include "inbox.h"
 #include "interrupt.h"
 #include "listener.h"
 #include "log.h"
-#include "outbox.h"
 #include "output.h"
 #include "worklink.h"
 
-#define QUEUE_MAX 64
 #define STACK_SIZE (256 * 1024)
 #define PUSH_INTERVAL_US 1000 /* how often a cancel is repeated until the evaluation is over */
 #define FATAL_WAIT_MS 1000    /* how long a last report may take */
 #define EXIT_FATAL 70
-#define TIME_LIMIT_MAX_MS UINT64_C(1000000000000) /* beyond it there is no limit */
-#define REPORTS_MAX 65536                         /* a daemon that asks but does not read gets no further progress */
 
 /* An evaluation that takes longer is watched by the I/O thread; for a shorter one to wake it would cost too much. */
 #define TAKE_OVER_US 1000
@@ -57,32 +54,9 @@ static struct {
 	bool wanted_back;  /* or waits for the I/O thread to let it */
 	int takeover;      /* a timer: the I/O thread shall look whether the main thread is still free to serve */
 	uint64_t armed_us; /* until when it is set */
-	struct iothread_identity identity;
-	struct outbox outbox;
-
-	/* What has arrived and is no whole frame yet; of whoever serves. */
-	struct inbox inbox;
-
-	struct request_queue queue;
-	uint64_t last_accepted;
-	uint64_t last_begun;
-	uint64_t last_finished;
-	uint64_t protected;  /* the last one that a copy knows of; 0: none */
-	const char *no_copy; /* why none could be made since, or NULL */
-
-	/* Of a copy that took over. */
-	bool is_heir;
-	uint64_t restored;    /* the last evaluation that it knows of */
-	uint64_t inherited;   /* the last one that was begun before */
-	uint64_t interrupted; /* it, if there is no result of it; 0 once the daemon has noted that */
-
-	struct request *cloning; /* the main thread is making a clone: nothing runs meanwhile */
-	struct request *running;
-	bool taken; /* by the main thread */
-	uint64_t started_us;
-	uint64_t deadline_us; /* 0: none */
-	enum iothread_stop stop;
-	uint64_t kill_at_us;
+	int listener;
+	struct agenda agenda;
+	struct inbox inbox; /* of whoever serves */
 } io;
 
 static _Atomic(const char *) fatal_text;
@@ -95,202 +69,13 @@ static void wake_up(void)
 		return; /* it is awake already: the counter is full */
 }
 
-static void stop_running(enum iothread_stop reason)
-{
-	if (!io.running || io.stop != IOTHREAD_STOP_NONE)
-		return;
-	io.stop = reason;
-	io.kill_at_us = clock_microseconds() + IOTHREAD_GRACE_MS * 1000;
-}
-
-static void begin_clone(void)
-{
-	struct request *request = request_queue_take(&io.queue);
-
-	if (request->cancelled)
-		request_free(request);
-	else
-		io.cloning = request;
-	pthread_cond_signal(&io.work);
-}
-
-/* Hands the next request to the main thread if that is idle and its result can be kept. */
-static void begin_next(void)
-{
-	while (!io.running && !io.cloning && io.queue.first && io.queue.first->clone)
-		begin_clone();
-
-	struct request *request = io.queue.first;
-
-	if (io.running || io.cloning || !request || outbox_is_full(&io.outbox))
-		return;
-	request_queue_take(&io.queue);
-	io.running = request;
-	io.taken = false;
-	io.last_begun = request->seq;
-	lineage_note_begun(io.identity.lineage, request);
-	io.started_us = clock_microseconds();
-	io.deadline_us = 0;
-	if (request->time_limit_ms > 0 && request->time_limit_ms < TIME_LIMIT_MAX_MS)
-		io.deadline_us = io.started_us + request->time_limit_ms * 1000;
-	io.stop = IOTHREAD_STOP_NONE;
-	if (request->cancelled)
-		stop_running(IOTHREAD_STOP_CANCEL);
-	pthread_cond_signal(&io.work);
-}
-
-/* ---- what the daemon says */
-
-static void put_protection(struct frame_builder *frame)
-{
-	frame_put_number(frame, WORK_PROTECTED, io.protected);
-	if (io.no_copy)
-		frame_put_text(frame, WORK_TEXT, io.no_copy);
-}
-
-static void put_inheritance(struct frame_builder *hello)
-{
-	const struct lineage *lineage = io.identity.lineage;
-
-	if (!io.is_heir)
-		return;
-	frame_put_number(hello, WORK_RESTORED, io.restored);
-	if (io.interrupted) {
-		frame_put_number(hello, WORK_INTERRUPTED, io.interrupted);
-		lineage_put_origin(lineage, WORK_INTERRUPTED_ORIGIN, hello);
-	}
-	lineage_put_undone(lineage, io.restored, io.inherited, hello);
-}
-
-static void say_hello(void)
-{
-	struct frame_builder frame = {0};
-
-	frame_begin(&frame, WORKER_HELLO);
-	frame_put_number(&frame, WORK_VERSION, WORKLINK_VERSION);
-	frame_put_text(&frame, WORK_SESSION, io.identity.session);
-	frame_put_number(&frame, WORK_PID, (uint64_t)getpid());
-	frame_put_number(&frame, WORK_INCARNATION, io.identity.incarnation);
-	frame_put_number(&frame, WORK_SEQ, io.last_begun);
-	frame_put_number(&frame, WORK_KEPT, io.outbox.count);
-	if (io.running) {
-		frame_put_number(&frame, WORK_RUNNING, io.running->seq);
-		frame_put(&frame, WORK_ORIGIN, io.running->origin, io.running->origin_length);
-	}
-	put_protection(&frame);
-	put_inheritance(&frame);
-	frame_end(&frame);
-	outbox_report(&io.outbox, &frame);
-	frame_builder_free(&frame);
-}
-
-static void say_progress(const struct output_progress *progress)
-{
-	struct frame_builder frame = {0};
-
-	if (!io.running || io.outbox.reports.length > REPORTS_MAX)
-		return;
-	frame_begin(&frame, WORKER_PROGRESS);
-	frame_put_number(&frame, WORK_SEQ, io.running->seq);
-	frame_put_number(&frame, WORK_ELAPSED, clock_microseconds() - io.started_us);
-	frame_put_number(&frame, WORK_LINES, progress->lines);
-	if (progress->last_length > 0)
-		frame_put(&frame, WORK_LAST_LINE, progress->last_line, progress->last_length);
-	frame_end(&frame);
-	outbox_report(&io.outbox, &frame);
-	frame_builder_free(&frame);
-}
-
-/* False if the daemon asks for more than any sane one would. */
-static bool enqueue(struct request *request)
-{
-	if (io.queue.length >= QUEUE_MAX) {
-		request_free(request);
-		return false;
-	}
-	request_queue_add(&io.queue, request);
-	begin_next();
-	return true;
-}
-
-static bool handle_evaluate(const struct frame *frame)
-{
-	struct request *request = request_read(frame);
-
-	if (!request)
-		return false;
-	if (request->incarnation != io.identity.incarnation || request->seq != io.last_accepted + 1) {
-		request_free(request);
-		return true;
-	}
-	io.last_accepted = request->seq;
-	return enqueue(request);
-}
-
-static bool handle_clone(const struct frame *frame)
-{
-	struct request *request = request_read_clone(frame);
-
-	return request && enqueue(request);
-}
-
-/* Who asked for them is gone. */
-static void cancel_clones(void)
-{
-	if (io.cloning)
-		io.cloning->cancelled = true;
-	for (struct request *waiting = io.queue.first; waiting; waiting = waiting->next)
-		if (waiting->clone)
-			waiting->cancelled = true;
-}
-
-static void handle_cancel(uint64_t seq)
-{
-	if (io.running && io.running->seq == seq)
-		stop_running(IOTHREAD_STOP_CANCEL);
-	for (struct request *waiting = io.queue.first; waiting; waiting = waiting->next)
-		if (waiting->seq == seq && !waiting->clone)
-			waiting->cancelled = true;
-}
-
-/* Clients know of the death, by the error of the evaluation that it interrupted or with the next one's result. */
-static void note_told(void)
-{
-	if (!io.is_heir)
-		return;
-	io.is_heir = false;
-	io.interrupted = 0;
-	lineage_note_told(io.identity.lineage, io.inherited);
-}
-
-static void handle_forget(uint64_t seq)
-{
-	outbox_forget(&io.outbox, seq);
-	lineage_note_forgotten(io.identity.lineage, seq);
-	if (io.interrupted && seq >= io.interrupted)
-		note_told();
-	begin_next();
-}
-
-static uint64_t seq_of(struct frame frame)
-{
-	struct field field;
-	uint64_t seq = 0;
-
-	while (frame_next(&frame, &field) == FRAME_READY)
-		if (field.tag == WORK_SEQ && !field_number(&field, &seq))
-			return 0;
-	return seq;
-}
-
 /* False if the peer is not to be trusted. */
 static bool handle_frame(const struct frame *frame)
 {
-	struct output_progress progress;
-	bool trusted = true;
+	struct output_progress progress = {0};
 
 	if (frame->type == WORKER_QUIT) {
-		lineage_end(io.identity.lineage);
+		lineage_end(io.agenda.lineage);
 		_exit(0); /* the zygote ends what is left of the process group */
 	}
 	if (frame->type == WORKER_PEEK) {
@@ -299,44 +84,20 @@ static bool handle_frame(const struct frame *frame)
 		output_unlock();
 	}
 	pthread_mutex_lock(&io.lock);
-	switch (frame->type) {
-	case WORKER_EVALUATE:
-		trusted = handle_evaluate(frame);
-		break;
-	case WORKER_CLONE:
-		trusted = handle_clone(frame);
-		break;
-	case WORKER_CANCEL:
-		handle_cancel(seq_of(*frame));
-		break;
-	case WORKER_FORGET:
-		handle_forget(seq_of(*frame));
-		break;
-	case WORKER_PEEK:
-		say_progress(&progress);
-		break;
-	}
+	bool trusted = agenda_handle(&io.agenda, frame, &progress);
+	if (agenda_has_work(&io.agenda))
+		pthread_cond_signal(&io.work);
 	pthread_mutex_unlock(&io.lock);
 	return trusted;
 }
 
 /* ---- the connection */
 
-static void drop_connection(void)
+/* -1: it is gone */
+static void use_connection(int connection)
 {
 	pthread_mutex_lock(&io.lock);
-	cancel_clones();
-	outbox_connect(&io.outbox, -1);
-	pthread_mutex_unlock(&io.lock);
-	inbox_clear(&io.inbox);
-}
-
-static void welcome(int connection)
-{
-	pthread_mutex_lock(&io.lock);
-	cancel_clones();
-	outbox_connect(&io.outbox, descriptors_raise(connection));
-	say_hello();
+	agenda_connect(&io.agenda, connection);
 	pthread_mutex_unlock(&io.lock);
 	inbox_clear(&io.inbox);
 }
@@ -344,10 +105,10 @@ static void welcome(int connection)
 static void send_pending(void)
 {
 	pthread_mutex_lock(&io.lock);
-	int result = outbox_send(&io.outbox);
+	int result = outbox_send(&io.agenda.outbox);
 	pthread_mutex_unlock(&io.lock);
 	if (result < 0)
-		drop_connection();
+		use_connection(-1);
 }
 
 /* ---- the end */
@@ -355,21 +116,16 @@ static void send_pending(void)
 /* The main thread may be stuck anywhere, even with the lock: nothing here waits for ever. */
 static void report_and_die(const char *text)
 {
-	struct frame_builder frame = {0};
+	struct outbox *outbox = &io.agenda.outbox;
 	struct timespec until;
 	uint64_t give_up_us = clock_microseconds() + FATAL_WAIT_MS * 1000;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec++;
 	if (pthread_mutex_timedlock(&io.lock, &until) == 0) {
-		frame_begin(&frame, WORKER_FATAL);
-		frame_put_number(&frame, WORK_SEQ, io.running ? io.running->seq : io.last_begun);
-		frame_put_text(&frame, WORK_TEXT, text);
-		frame_end(&frame);
-		outbox_report(&io.outbox, &frame);
-		while (outbox_send(&io.outbox) == 0 && outbox_is_pending(&io.outbox) &&
-			clock_microseconds() < give_up_us) {
-			struct pollfd writable = {.fd = io.outbox.connection, .events = POLLOUT};
+		agenda_report_fatal(&io.agenda, text);
+		while (outbox_send(outbox) == 0 && outbox_is_pending(outbox) && clock_microseconds() < give_up_us) {
+			struct pollfd writable = {.fd = outbox->connection, .events = POLLOUT};
 			poll(&writable, 1, 100);
 		}
 	}
@@ -398,22 +154,14 @@ void iothread_fatal(const char *text)
 /* Acts on what is due and returns for how many milliseconds nothing will be, -1 for ever. */
 static int watch_evaluation(void)
 {
-	uint64_t now, next_us = 0;
-	bool overdue = false;
+	bool overdue;
 
 	pthread_mutex_lock(&io.lock);
-	now = clock_microseconds();
-	if (io.running) {
-		if (io.deadline_us && now >= io.deadline_us)
-			stop_running(IOTHREAD_STOP_DEADLINE);
-		if (io.stop == IOTHREAD_STOP_NONE) {
-			next_us = io.deadline_us;
-		} else if (now >= io.kill_at_us) {
-			overdue = true;
-		} else {
-			interrupt_send(io.running->seq);
-			next_us = now + PUSH_INTERVAL_US;
-		}
+	uint64_t now = clock_microseconds();
+	uint64_t next_us = agenda_watch(&io.agenda, now, &overdue);
+	if (!overdue && agenda_is_stopping(&io.agenda)) {
+		interrupt_send(io.agenda.running->seq);
+		next_us = now + PUSH_INTERVAL_US;
 	}
 	pthread_mutex_unlock(&io.lock);
 	if (overdue)
@@ -445,15 +193,15 @@ static void serve_once(int wake, int timeout_ms)
 {
 	struct pollfd polled[DESCRIPTORS] = {
 		[WAKE] = {.fd = wake, .events = POLLIN},
-		[LISTENER] = {.fd = io.identity.listener, .events = POLLIN},
+		[LISTENER] = {.fd = io.listener, .events = POLLIN},
 		[PIPE_STDOUT] = {.fd = output_pipe(OUTPUT_STDOUT), .events = POLLIN},
 		[PIPE_STDERR] = {.fd = output_pipe(OUTPUT_STDERR), .events = POLLIN},
-		[CONNECTION] = {.fd = io.outbox.connection, .events = POLLIN},
+		[CONNECTION] = {.fd = io.agenda.outbox.connection, .events = POLLIN},
 	};
 	uint64_t count;
 
 	pthread_mutex_lock(&io.lock);
-	if (outbox_is_pending(&io.outbox))
+	if (outbox_is_pending(&io.agenda.outbox))
 		polled[CONNECTION].events |= POLLOUT;
 	pthread_mutex_unlock(&io.lock);
 	if (poll(polled, DESCRIPTORS, timeout_ms) < 0)
@@ -466,20 +214,14 @@ static void serve_once(int wake, int timeout_ms)
 		output_unlock();
 	}
 	if (polled[CONNECTION].revents & (POLLIN | POLLHUP | POLLERR))
-		if (!inbox_read(&io.inbox, io.outbox.connection, handle_frame))
-			drop_connection();
+		if (!inbox_read(&io.inbox, io.agenda.outbox.connection, handle_frame))
+			use_connection(-1);
 	if (polled[LISTENER].revents) {
-		int connection = listener_accept(io.identity.listener);
+		int connection = listener_accept(io.listener);
 		if (connection >= 0)
-			welcome(connection);
+			use_connection(descriptors_raise(connection));
 	}
 	send_pending();
-}
-
-/* Does the main thread do anything but serve? */
-static bool is_main_busy(void)
-{
-	return (io.running && io.taken) || io.cloning;
 }
 
 /* Sleeps while the main thread serves. */
@@ -494,7 +236,7 @@ static void stand_by(void)
 		if (polled[i].revents && read(polled[i].fd, &count, sizeof(count)) < 0)
 			return;
 	pthread_mutex_lock(&io.lock);
-	if (io.is_main && is_main_busy() && clock_microseconds() >= io.armed_us)
+	if (io.is_main && agenda_is_busy(&io.agenda) && clock_microseconds() >= io.armed_us)
 		io.is_main = false;
 	pthread_mutex_unlock(&io.lock);
 }
@@ -532,43 +274,16 @@ static void *serve(void *unused)
 
 /* ---- for the main thread */
 
-static void drop_requests(void)
-{
-	if (io.running)
-		request_free(io.running);
-	if (io.cloning)
-		request_free(io.cloning);
-	io.running = io.cloning = NULL;
-	while (io.queue.first)
-		request_free(request_queue_take(&io.queue));
-}
-
 void iothread_inherit(void)
 {
-	const struct lineage *lineage = io.identity.lineage;
-
-	drop_requests();
 	inbox_clear(&io.inbox);
-	io.is_heir = true;
-	io.restored = io.last_finished;
-	io.protected = io.inherited = io.last_accepted = io.last_begun = lineage_begun(lineage);
-	outbox_release(&io.outbox);
-	outbox_forget(&io.outbox, lineage_forgotten(lineage));
-	io.interrupted = 0;
-	if (io.inherited > io.restored && io.inherited > lineage_forgotten(lineage))
-		io.interrupted = io.inherited;
+	agenda_inherit(&io.agenda);
 }
 
 void iothread_forget(void)
 {
-	drop_requests();
 	inbox_clear(&io.inbox);
-	outbox_release(&io.outbox);
-	outbox_forget(&io.outbox, UINT64_MAX);
-	io.last_accepted = io.last_begun = io.last_finished = io.protected = 0;
-	io.no_copy = NULL;
-	io.is_heir = false;
-	io.restored = io.inherited = io.interrupted = 0;
+	agenda_forget(&io.agenda);
 }
 
 static int start_thread(void)
@@ -603,9 +318,11 @@ static void make_locks(void)
 
 int iothread_start(const struct iothread_identity *identity)
 {
-	io.identity = *identity;
-	if (io.last_accepted < identity->last_seq)
-		io.last_accepted = io.last_begun = io.last_finished = identity->last_seq;
+	io.listener = identity->listener;
+	io.agenda.session = identity->session;
+	io.agenda.lineage = identity->lineage;
+	io.agenda.incarnation = identity->incarnation;
+	agenda_begin(&io.agenda, identity->last_seq);
 	make_locks();
 	io.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	io.takeover = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -615,10 +332,8 @@ int iothread_start(const struct iothread_identity *identity)
 	io.takeover = descriptors_raise(io.takeover);
 	io.is_main = io.wanted_back = false;
 	io.armed_us = 0;
-	io.outbox.connection = -1;
-	outbox_connect(&io.outbox, -1);
 	if (identity->connection >= 0)
-		welcome(identity->connection);
+		use_connection(descriptors_raise(identity->connection));
 	return start_thread();
 }
 
@@ -646,27 +361,18 @@ void iothread_unpark(void)
 
 void iothread_note_copy(const char *why_not)
 {
-	struct frame_builder frame = {0};
-
 	if (!io.is_started)
 		return;
 	pthread_mutex_lock(&io.lock);
-	io.no_copy = why_not;
-	if (!why_not)
-		io.protected = io.last_finished;
-	frame_begin(&frame, WORKER_COPIED);
-	put_protection(&frame);
-	frame_end(&frame);
-	outbox_report(&io.outbox, &frame);
+	agenda_note_copy(&io.agenda, why_not);
 	pthread_mutex_unlock(&io.lock);
-	frame_builder_free(&frame);
 	wake_up();
 }
 
 bool iothread_owns(int fd)
 {
 	return io.is_started &&
-		(fd == io.wake || fd == io.takeover || fd == io.identity.listener || fd == io.outbox.connection);
+		(fd == io.wake || fd == io.takeover || fd == io.listener || fd == io.agenda.outbox.connection);
 }
 
 void iothread_abandon(void)
@@ -676,9 +382,9 @@ void iothread_abandon(void)
 	io.is_started = io.park = io.is_parked = false;
 	close(io.wake);
 	close(io.takeover);
-	if (io.identity.listener >= 0)
-		close(io.identity.listener);
-	outbox_connect(&io.outbox, -1);
+	if (io.listener >= 0)
+		close(io.listener);
+	outbox_connect(&io.agenda.outbox, -1);
 }
 
 /* The I/O thread looks after the evaluation in half this time at the earliest: the timer is set once for many. */
@@ -693,11 +399,6 @@ static void arm_takeover(void)
 	timerfd_settime(io.takeover, 0, &after, NULL);
 }
 
-static bool has_work(void)
-{
-	return (io.running && !io.taken) || io.cloning;
-}
-
 /* With the lock held. False if it is too late. */
 static bool take_back_descriptors(uint64_t until_us)
 {
@@ -706,7 +407,7 @@ static bool take_back_descriptors(uint64_t until_us)
 
 	io.wanted_back = true;
 	wake_up();
-	while (!io.is_main && !has_work() && status == 0)
+	while (!io.is_main && !agenda_has_work(&io.agenda) && status == 0)
 		status = until_us ? pthread_cond_timedwait(&io.work, &io.lock, &until)
 				  : pthread_cond_wait(&io.work, &io.lock);
 	io.wanted_back = false; /* there may be something to evaluate first */
@@ -725,11 +426,10 @@ static int milliseconds_until(uint64_t until_us)
 
 const struct request *iothread_next(uint64_t until_us)
 {
-	const struct request *request = NULL;
 	bool in_time = true;
 
 	pthread_mutex_lock(&io.lock);
-	while (!has_work() && in_time) {
+	while (!agenda_has_work(&io.agenda) && in_time) {
 		if (io.is_main) {
 			pthread_mutex_unlock(&io.lock);
 			serve_once(-1, milliseconds_until(until_us));
@@ -739,12 +439,7 @@ const struct request *iothread_next(uint64_t until_us)
 			in_time = take_back_descriptors(until_us);
 		}
 	}
-	if (io.cloning) {
-		request = io.cloning;
-	} else if (io.running && !io.taken) {
-		io.taken = true;
-		request = io.running;
-	}
+	const struct request *request = agenda_take(&io.agenda);
 	if (request && io.is_main)
 		arm_takeover();
 	pthread_mutex_unlock(&io.lock);
@@ -754,38 +449,24 @@ const struct request *iothread_next(uint64_t until_us)
 bool iothread_clone_is_wanted(void)
 {
 	pthread_mutex_lock(&io.lock);
-	bool is_wanted = !io.cloning->cancelled;
+	bool is_wanted = !io.agenda.cloning->cancelled;
 	pthread_mutex_unlock(&io.lock);
 	return is_wanted;
 }
 
 void iothread_end_clone(pid_t clone, const char *why_not)
 {
-	struct frame_builder frame = {0};
-
 	pthread_mutex_lock(&io.lock);
-	struct request *request = io.cloning;
-	io.cloning = NULL;
-	frame_begin(&frame, WORKER_CLONED);
-	frame_put_text(&frame, WORK_SESSION, request->clone);
-	if (why_not)
-		frame_put_text(&frame, WORK_TEXT, why_not);
-	else
-		frame_put_number(&frame, WORK_PID, (uint64_t)clone);
-	frame_end(&frame);
-	if (!request->cancelled)
-		outbox_report(&io.outbox, &frame);
-	begin_next();
+	struct request *request = agenda_end_clone(&io.agenda, clone, why_not);
 	pthread_mutex_unlock(&io.lock);
 	request_free(request);
-	frame_builder_free(&frame);
 	wake_up();
 }
 
-enum iothread_stop iothread_stop_reason(void)
+enum agenda_stop iothread_stop_reason(void)
 {
 	pthread_mutex_lock(&io.lock);
-	enum iothread_stop reason = io.stop;
+	enum agenda_stop reason = io.agenda.stop;
 	pthread_mutex_unlock(&io.lock);
 	return reason;
 }
@@ -793,12 +474,7 @@ enum iothread_stop iothread_stop_reason(void)
 void iothread_keep(struct frame_builder *result)
 {
 	pthread_mutex_lock(&io.lock);
-	struct request *request = io.running;
-	io.running = NULL;
-	outbox_keep(&io.outbox, request->seq, result);
-	io.last_finished = request->seq;
-	if (!io.interrupted)
-		note_told();
+	struct request *request = agenda_keep(&io.agenda, result);
 	pthread_mutex_unlock(&io.lock);
 	request_free(request);
 }
@@ -806,11 +482,9 @@ void iothread_keep(struct frame_builder *result)
 void iothread_release(void)
 {
 	pthread_mutex_lock(&io.lock);
-	lineage_note_answered(io.identity.lineage, io.last_finished);
-	outbox_release(&io.outbox);
-	begin_next();
+	agenda_release(&io.agenda);
 	/* A broken connection is the business of whoever serves: it will be seen. */
-	bool watched = outbox_send(&io.outbox) < 0 || outbox_is_pending(&io.outbox) || io.running;
+	bool watched = outbox_send(&io.agenda.outbox) < 0 || outbox_is_pending(&io.agenda.outbox) || io.agenda.running;
 
 	watched = watched && !io.is_main;
 	pthread_mutex_unlock(&io.lock);

@@ -15,18 +15,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agenda.h"
 #include "frame.h"
 #include "lineage.h"
 #include "request.h"
-
-/* After a cancel or a deadline an evaluation has this long to end before the process is killed. */
-#define IOTHREAD_GRACE_MS 2000
-
-enum iothread_stop {
-	IOTHREAD_STOP_NONE,
-	IOTHREAD_STOP_CANCEL,
-	IOTHREAD_STOP_DEADLINE,
-};
 
 struct iothread_identity {
 	const char *session;
@@ -52,7 +44,7 @@ bool iothread_clone_is_wanted(void);
 void iothread_end_clone(pid_t clone, const char *why_not);
 
 /* Why the running evaluation was asked to stop, if it was. */
-enum iothread_stop iothread_stop_reason(void);
+enum agenda_stop iothread_stop_reason(void);
 
 /* The running evaluation is over, and the request gone. Takes the result's bytes and keeps them, */
 void iothread_keep(struct frame_builder *result);

@@ -1,7 +1,7 @@
 /*
  * outbox.h - what the daemon has still to get: reports, and results until it says that they are stored.
  *
- * Nothing here blocks or locks; the owner (iothread.c) holds its lock. A new connection gets all results again.
+ * Nothing here blocks or locks; iothread.c holds its lock. A new connection gets all results again.
  */
 #ifndef OUTBOX_H
 #define OUTBOX_H
