@@ -53,6 +53,13 @@ static bool is_congested(void *context)
 	return peer_backlog(client->peer) > BACKLOG_MAX;
 }
 
+static bool is_owed(void *context)
+{
+	const struct client *client = context;
+
+	return peer_backlog(client->peer) > 0;
+}
+
 static void on_drained(void *context)
 {
 	struct client *client = context;
@@ -92,7 +99,7 @@ static void send_settled(void *context, uint64_t line)
 }
 
 static const struct conversation_outlet outlet = {
-	.answer = send_answer, .settle = send_settled, .congested = is_congested};
+	.answer = send_answer, .settle = send_settled, .congested = is_congested, .owed = is_owed};
 
 static void send_pong(struct client *client)
 {

@@ -175,6 +175,11 @@ bool conversation_congested(const struct conversation *conversation)
 	return conversation->client && conversation->outlet->congested(conversation->client);
 }
 
+bool conversation_owes(const struct conversation *conversation)
+{
+	return !conversation->client || conversation->outlet->owed(conversation->client);
+}
+
 void conversation_save(struct conversation *conversation, store_status_callback done, void *context)
 {
 	struct store_conversation row = {

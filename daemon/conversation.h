@@ -20,6 +20,8 @@ struct conversation_outlet {
 	void (*settle)(void *client, uint64_t line);
 	/* True while the client does not read what it was sent. */
 	bool (*congested)(void *client);
+	/* True while anything of that has not left us. */
+	bool (*owed)(void *client);
 };
 
 /* A client may cancel thousands of requests that it has pipelined, one by one. */
@@ -77,6 +79,8 @@ void conversation_answer(struct conversation *conversation, uint64_t line, const
 void conversation_notify(struct conversation *conversation, const struct text *text);
 void conversation_settle(struct conversation *conversation, uint64_t line);
 bool conversation_congested(const struct conversation *conversation);
+/* True while something that was said might be lost with this process. */
+bool conversation_owes(const struct conversation *conversation);
 
 /* A session has another id than it was announced with, or is none (NULL): those who have it as their default follow. */
 void conversation_follow_session(struct server *server, const char *old_id, const char *new_id);

@@ -176,12 +176,37 @@ static void keep_output(struct session *session, const struct result *result, co
 				});
 }
 
+/* Answers, and gives the answer's text. Returns false if that may not have left us. */
+static bool answer_request(struct evaluation *evaluation, const struct report *report, struct text *answer)
+{
+	struct request *request = evaluation->request;
+	struct conversation *conversation = request->conversation;
+	bool is_alone = !request->batch && conversation->client; /* with a client it outlives the request */
+
+	request->form->compose(request, report, answer);
+	evaluation->request = NULL;
+	conversation->answers_stored = true;
+	request_answer(request, answer);
+	return is_alone && !conversation_owes(conversation);
+}
+
+/*
+ * The session's processes keep for whom the last evaluation was begun, and of no other. Should this process die
+ * together with the worker, a line whose answer did not leave and was not stored would be run once more.
+ */
+static void expose(struct session *session, uint64_t seq)
+{
+	session->exposed_seq = seq;
+	store_hurry(session->server->store);
+}
+
 void evaluation_finish(struct evaluation *evaluation, struct session *session, const struct result *result)
 {
 	struct store *store = session->server->store;
 	struct request *request = evaluation->request;
 	struct report report;
 	struct text answer = {0};
+	bool has_left = true;
 
 	report_make(&report, result,
 		&(struct report_form){
@@ -192,15 +217,14 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 			.value_max = evaluation->work.value_max,
 		});
 	if (request) {
-		request->form->compose(request, &report, &answer);
-		evaluation->request = NULL;
-		request->conversation->answers_stored = true;
-		request_answer(request, &answer);
+		has_left = answer_request(evaluation, &report, &answer);
 		store_add_answer(
 			store, evaluation->nonce, evaluation->line, evaluation->item, answer.data, answer.length);
 	}
 	keep_output(session, result, &report);
 	record(evaluation, session, result, &report.text);
+	if (!has_left)
+		expose(session, result->seq);
 	text_free(&answer);
 	report_free(&report);
 }

@@ -151,7 +151,8 @@ void session_advance(struct session *session)
 	if (session->state == SESSION_EMPTY && !TAILQ_EMPTY(&session->evaluations))
 		session_spawn(session);
 	/* First come the results that the worker has brought along: one may be of what waits here. */
-	while (session->state == SESSION_READY && session->kept == 0 && (evaluation = first_wanted(session))) {
+	while (session->state == SESSION_READY && session->kept == 0 && session->exposed_seq <= session->stored_seq &&
+		(evaluation = first_wanted(session))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		if (refuse_deep(session, evaluation))
 			continue;
@@ -225,6 +226,7 @@ void session_stored(struct session *session, uint64_t seq)
 	if (seq > session->stored_seq)
 		session->stored_seq = seq;
 	event_active(session->forget, EV_TIMEOUT, 0);
+	session_advance(session);
 }
 
 /* ---- what the worker says */

@@ -84,6 +84,7 @@ struct session {
 	char *unprotected;                  /* why no copy could be made since, NULL if there is no such reason */
 	uint64_t received_seq;              /* results up to this one have come */
 	uint64_t stored_seq;                /* results up to this one are safe; the worker is told by `forget` */
+	uint64_t exposed_seq;               /* until this one is, nothing more is run: see evaluation_finish */
 	struct event *forget;
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */

@@ -60,6 +60,14 @@ void store_enqueue(struct store *store, struct job *job)
 		pthread_cond_signal(&store->wake);
 }
 
+void store_hurry(struct store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	store->urgent = true;
+	pthread_mutex_unlock(&store->mutex);
+	pthread_cond_signal(&store->wake);
+}
+
 /* ---- the thread */
 
 static struct timespec from_now(long milliseconds)

@@ -22,6 +22,9 @@ struct store *store_open(struct event_base *base, const char *directory);
 /* Finishes what is queued, as far as the disk lets it. No callback comes after it. */
 void store_close(struct store *store);
 
+/* Somebody waits for what is queued: it is committed without waiting for company. */
+void store_hurry(struct store *store);
+
 /* NULL while records can be kept; otherwise a sentence for people. */
 const char *store_problem(const struct store *store);
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sqlite3
 
 from harness import alive, copies_of, kill_for_good, wait_until
 
@@ -173,6 +174,30 @@ def test_daemon_and_process_killed_together_the_evaluation_is_answered_once_and_
         os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
         assert_interrupted_once(client, request, trace)
+
+
+def test_what_runs_behind_an_answer_that_did_not_leave_the_daemon_makes_nothing_run_twice(own_runtime, tmp_path):
+    """Only of the last one that was begun the session's processes keep who had asked for it."""
+    first, second, go = tmp_path / "first", tmp_path / "second", tmp_path / "go"
+    client = own_runtime.client().open()
+    client.tool("configure-limits", max_output=1_000_000)
+    pid = protect(client)
+    trace = '(with-open-file (s "{}" :direction :output :if-exists :append :if-does-not-exist :create) (write-line "ran" s))'
+    requests = [begin(client, f'''(loop until (probe-file "{go}")) {trace.format(first)}
+                                   (write-string (make-string 400000 :initial-element #\\x)) nil'''),
+                client.start_evaluation(trace.format(second))]
+    wait_until(lambda: own_runtime.status()["sessions"][0]["waiting"] == 1, "the second one waits")
+    with sqlite3.connect(own_runtime.database, isolation_level=None) as database:
+        database.execute("BEGIN IMMEDIATE")  # nothing more can be stored
+        client.process.send_signal(signal.SIGSTOP)  # nor read
+        go.touch()
+        wait_until(lambda: second.exists() or own_runtime.status()["sessions"][0]["state"] == "idle", "the first one is over")
+        os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+    client.process.send_signal(signal.SIGCONT)
+    for request in requests:
+        client.answer(request)
+    assert first.read_text() == "ran\n"
 
 
 def test_a_copy_that_is_slow_to_take_over_is_waited_for_and_nothing_runs_twice(own_runtime, tmp_path):
