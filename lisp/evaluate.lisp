@@ -112,6 +112,7 @@
 (defun read-form (source)
   "The next form, or SOURCE itself at the end."
   (mend-globals)
+  (set-global-value '*package* *package*)
   (let ((*source* source))
     (skip-blanks source)
     (read source nil source)))
@@ -137,15 +138,16 @@
         finally (return values)))
 
 (defmacro keeping-package ((starting-package given) &body body)
-  "Evaluate BODY in STARTING-PACKAGE. What *PACKAGE* becomes is the session's from then on; a package that was GIVEN for
-this call alone is not."
+  "Evaluate BODY in STARTING-PACKAGE. What *PACKAGE* becomes is the session's from then on, and that of its threads; a
+package that was GIVEN for this call alone is not."
   (let ((package (gensym "PACKAGE")))
     `(let* ((,package ,starting-package)
             (*package* ,package))
        (unwind-protect (progn ,@body)
          (when (and (packagep *package*)
                     (not (and ,given (eq *package* ,package))))
-           (setf *session-package* *package*))))))
+           (setf *session-package* *package*))
+         (set-global-value '*package* *session-package*)))))
 
 (defun describe-abort (stream)
   (write-string "Abandon the evaluation." stream))

@@ -92,6 +92,8 @@
 
 (defun mend-readtable ()
   "A readtable may be one and still of no use. If it cannot read lists the standard one takes its place; true if so."
-  (unless (equal (ignore-errors (read-from-string "(1 (0))")) '(1 (0)))
+  (unless (equal (let ((*read-suppress* nil)) ; as it is behind #+ and #-
+                   (ignore-errors (read-from-string "(1 (0))")))
+                 '(1 (0)))
     (setf *readtable* (copy-readtable nil))
     t))

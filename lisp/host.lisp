@@ -88,5 +88,9 @@
   "True if one of SYMBOLS has another value than when NOTE-GLOBALS was called last. Both are simple vectors."
   (ffi:c-inline (symbols values) (:object :object) :bool "globals_differ(#0,#1)" :one-liner t))
 
+(defun set-global-value (symbol value)
+  "What SYMBOL is where nobody has bound it: in other threads, as long as they do not set it."
+  (ffi:c-inline (symbol value) (:object :object) :void "(#0)->symbol.value = #1" :one-liner t))
+
 (defun note-globals (symbols values)
   (ffi:c-inline (symbols values) (:object :object) :void "globals_note(#0,#1)" :one-liner t))

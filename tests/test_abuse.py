@@ -406,6 +406,14 @@ def test_a_readtable_of_the_users_is_kept(kept):
     assert kept.answer("(list $b)") == "=> (B)"
 
 
+@pytest.mark.parametrize("code", ["#+never", "#-ecl (list 1", "(list #+never (a b) #+never (c"])
+def test_a_readtable_of_the_users_is_kept_when_the_code_ends_where_it_is_skipped(kept, code):
+    kept.client.evaluate("(set-macro-character #\\$ (lambda (stream char) char (list 'quote (read stream))))")
+    text = kept.client.evaluate(code).text
+    assert text.startswith("[ERROR] END-OF-FILE\n") and "readtable" not in text
+    assert kept.answer("(list $b)") == "=> (B)"
+
+
 def test_a_handler_that_errs_is_reported(kept):
     text = kept.answer("(handler-bind ((error (lambda (c) c (error \"in the handler\")))) (car 1))")
     assert text.startswith("[ERROR] SIMPLE-ERROR\nin the handler\n")

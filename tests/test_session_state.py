@@ -110,6 +110,15 @@ def test_no_two_sessions_draw_the_same_random_numbers(connect):
     assert len(draws) == 5
 
 
+def test_threads_are_in_the_sessions_package(lisp):
+    in_thread = "(mp:process-join (mp:process-run-function 'reader (lambda () {})))"
+    assert lisp.evaluate(in_thread.format('(print (read-from-string "fresh"))')).text == "[stdout]\nFRESH\n\n=> FRESH"
+    lisp.evaluate("(defpackage :mine (:use :cl)) (in-package :mine)")
+    assert lisp.evaluate(in_thread.format('(prin1-to-string (read-from-string "fresh"))')).text == '=> "FRESH"'
+    assert lisp.evaluate(in_thread.format("(package-name *package*)"), package="cl-user").text == '=> "COMMON-LISP-USER"'
+    assert lisp.evaluate("(package-name *package*)").text == '=> "MINE"'
+
+
 @pytest.mark.parametrize("form", ["(read-line)", "(read)", "(read-char)", "(read-line *terminal-io*)",
                                   "(y-or-n-p \"?\")"])
 def test_input_is_at_its_end(lisp, form):
