@@ -125,7 +125,7 @@ static void run_in_frame(const struct request *request)
 {
 	cl_env_ptr env = main_env;
 
-	outcome = OUTCOME_OVERFLOW; /* what it is when ECL itself throws to our tag, without a word */
+	outcome = OUTCOME_ABORTED; /* what it is when user code throws to our tag */
 	exit_code = 0;
 	forms = 0;
 	running = true;
@@ -138,6 +138,8 @@ static void run_in_frame(const struct request *request)
 		outcome = OUTCOME_DONE;
 	} else {
 		interrupt_end();
+		if (env->nvalues == 0) /* ECL itself has thrown to our tag, without a word: out of some stack */
+			outcome = OUTCOME_OVERFLOW;
 	}
 	ecl_frs_pop(env);
 	env->disable_interrupts = 1;

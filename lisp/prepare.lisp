@@ -5,16 +5,24 @@
 (defvar *original-quit* (fdefinition 'ext:quit))
 (defvar *original-exit* (fdefinition 'si:exit))
 
+(defvar *original-exit-process* (fdefinition 'mp:exit-process))
+
 (defun leave (&optional (code 0) kill-all-threads)
   "In place of EXT:QUIT and SI:EXIT: ends the evaluation, not the session; in a thread of the user's, the thread."
   (declare (ignore kill-all-threads))
-  (cond ((not (eq mp:*current-process* *main-process*)) (mp:exit-process))
+  (cond ((not (eq mp:*current-process* *main-process*)) (funcall *original-exit-process*))
         (*checking* (give-up))
         (t (end-by-exit (if (typep code '(integer 0 255)) code 0)))))
 
+(defun leave-process ()
+  "In place of MP:EXIT-PROCESS, which is also what MP:PROCESS-KILL has a thread call."
+  (leave))
+
 (defun replace-exit ()
-  (si:fset 'ext:quit #'leave)
-  (si:fset 'si:exit #'leave))
+  (let ((si:*ignore-package-locks* t))
+    (si:fset 'ext:quit #'leave)
+    (si:fset 'si:exit #'leave)
+    (si:fset 'mp:exit-process #'leave-process)))
 
 (defvar *original-close* (fdefinition 'close))
 
@@ -167,7 +175,8 @@ the original has it, its directory too, and random states that the user keeps el
 
 (defun do-without-exit ()
   (si:fset 'ext:quit *original-quit*)
-  (si:fset 'si:exit *original-exit*))
+  (si:fset 'si:exit *original-exit*)
+  (si:fset 'mp:exit-process *original-exit-process*))
 
 (defun do-without-channels ()
   "Standard output through ECL's own streams into the pipes behind descriptors 1 and 2."

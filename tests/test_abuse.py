@@ -241,14 +241,17 @@ def test_heap_exhaustion_is_reported(kept, code):
     ("(si:exit)", "[ERROR] EXIT\n"),
     ("(unwind-protect (ext:quit) (si:exit 3))", "[ERROR] EXIT\n"),
     ("(throw 'nowhere 1)", "[ERROR] CONTROL-ERROR\nTHROW: The catch NOWHERE is undefined."),
-    ("(throw si::*quit-tag* 1)", "[ERROR] "),
+    ("(throw si::*quit-tag* 1)", "[ERROR] ABORTED\n"),
     ("(invoke-restart 'abort)", "[ERROR] ABORTED\n"),
     ("(abort)", "[ERROR] ABORTED\n"),
     ("(break)", "[ERROR] SIMPLE-CONDITION\nBreak"),
     ("(break \"at ~A\" 'here)", "[ERROR] SIMPLE-CONDITION\nat HERE"),
     ("(invoke-debugger (make-condition 'simple-error :format-control \"x\"))", "[ERROR] SIMPLE-ERROR\nx"),
     ("(return-from nowhere 1)", "[ERROR] PROGRAM-ERROR\n"),
-    ("(mp:exit-process)", "[ERROR] "),
+    ("(mp:exit-process)", "[ERROR] EXIT\n"),
+    ("(mp:process-kill mp:*current-process*)", "[ERROR] EXIT\n"),
+    ("(let ((it mp:*current-process*)) (mp:process-run-function 'killer (lambda () (mp:process-kill it)))) (loop)",
+     "[ERROR] EXIT\n"),
 ])
 def test_an_exit_to_nowhere_ends_the_evaluation_alone(kept, code, answer):
     assert kept.answer(code).startswith(answer)
@@ -257,7 +260,8 @@ def test_an_exit_to_nowhere_ends_the_evaluation_alone(kept, code, answer):
 def test_an_error_in_a_thread_is_shown_and_ends_the_thread_alone(kept):
     text = kept.answer("(mp:process-join (mp:process-run-function 'bad (lambda () (error \"in ~A\" 'vain))))")
     assert text.startswith("[stderr]\n; Error in #<process BAD") and "SIMPLE-ERROR\n; in VAIN" in text
-    assert kept.answer("(mp:process-join (mp:process-run-function 'bad (lambda () (ext:quit)))) 1") == "=> 1"
+    for way in "(ext:quit)", "(mp:exit-process)", "(mp:process-kill mp:*current-process*)":
+        assert kept.answer(f"(mp:process-join (mp:process-run-function 'bad (lambda () {way} (loop)))) 1") == "=> 1"
     text = kept.answer("(mp:process-join (mp:process-run-function 'deep"
                        " (lambda () (labels ((f (x) (1+ (f x)))) (f 1))))) 1")
     assert text.endswith("=> 1")
