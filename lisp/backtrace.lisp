@@ -61,7 +61,8 @@
 known from nowhere else if compiled NATIVES have done it, or if the CALL that was made is not known."
   (typecase condition
     (arithmetic-error (first (signalled-operation condition)))
-    (type-error (checked-function condition))
+    (type-error (let ((function (checked-function condition)))
+                  (and (not (eq function 'coerce)) function))) ; that is what ECL says wherever it wants a number
     (undefined-function (and (or natives (and (consp call) (null (first call))))
                              (cell-error-name condition)))))
 
@@ -82,12 +83,22 @@ known from nowhere else if compiled NATIVES have done it, or if the CALL that wa
           ((and calls (same-function-p (first (last calls)) call)) (append (butlast calls) (list call)))
           (t (append calls (list call))))))
 
+(defun confirmed-p (function arguments condition)
+  "True if CONDITION complains of one of ARGUMENTS, of which the first is not certain, in words that leave no doubt."
+  (and (typep condition 'type-error)
+       (slot-boundp condition 'si::datum)
+       (listp arguments)
+       (let ((datum (type-error-datum condition)))
+         (or (eq datum (first arguments))
+             (and (eq (checked-function condition) function)
+                  (eql datum (second arguments)))))))
+
 (defun call-made (call condition)
   "What the host says of the call that a function was making, as a call; NIL if it says nothing of use."
   (when (and (consp call) (first call) (typep (first call) '(or function symbol (cons (eql setf)))))
     (destructuring-bind (function arguments doubtful) call
       (make-call function
-                 (if (and doubtful (not (eq (checked-function condition) function))) t arguments)))))
+                 (if (and doubtful (not (confirmed-p function arguments condition))) t arguments)))))
 
 (defun signals-p (call)
   "True if CALL signals a condition by itself: where that came from is another matter then."
@@ -154,8 +165,8 @@ part of how the called one does its work."
     (and call
          (symbolp (first call))
          (eq (symbol-package (first call)) (find-package "COMMON-LISP"))
-         (rest call)
-         (every #'numberp (rest call))
+         (some #'numberp (rest call))
+         (every (lambda (argument) (typep argument '(or number symbol))) (rest call)) ; a type may be among them
          call)))
 
 ;;; Text

@@ -40,9 +40,10 @@
                      (cond ((null name) 'condition)
                            ((own-package-p (symbol-package name)) (standard-type class))
                            (t name))))))
-    (if (and (eq type 'simple-error) (missing-package condition)) ; as ECL's reader puts it
-        'package-error
-        type)))
+    (cond ((not (eq type 'simple-error)) type) ; which ECL makes of what has a name of its own
+          ((missing-package condition) 'package-error)
+          ((misused-macro condition) 'program-error)
+          (t type))))
 
 (defun prepare-types ()
   "Called once. ECL makes the classes of its own errors when it first signals them, which takes it a millisecond."

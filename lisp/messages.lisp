@@ -83,20 +83,27 @@
   (let ((control (format-control condition)))
     (and (not (eq (type-of condition) 'type-error))
          (not (and (begins-with "In ~:[an anonymous function" control)
-                   (search "which is not of the expected type" control))))))
+                   (or (search "which is not of the expected type" control)
+                       (search "which is not of expected type" control)))))))
 
-(defun index-message (condition)
-  (destructuring-bind (function which object index type) (format-arguments condition)
-    (declare (ignore function which))
-    (format nil "The index ~A is out of bounds for ~A~@[: it has to be of type ~A~]."
-            (object-text index) (object-text object) (object-text type))))
+(defun index-message (index object type)
+  "OBJECT is NIL where ECL has forgotten it."
+  (format nil "The index ~A is out of bounds~@[ for ~A~]~@[: it has to be of type ~A~]."
+          (object-text index)
+          (and object (object-text object))
+          (and (not (equal type '(integer 0 -1))) (object-text type))))
 
 (defun type-message (condition)
   (cond ((not (given-p condition 'si::datum 'si::expected-type))
          nil)
         ((and (checked-function condition)
               (search "out of the range" (format-control condition)))
-         (index-message condition))
+         (destructuring-bind (function which object index type) (format-arguments condition)
+           (declare (ignore function which))
+           (index-message index object type)))
+        ((equal (format-control condition) "~S is not a valid index into the object ~S")
+         (destructuring-bind (index object) (format-arguments condition)
+           (index-message index object (type-error-expected-type condition))))
         ((not (own-report-p condition))
          (concatenate 'string "The value " (object-text (type-error-datum condition))
                       " is not of type " (object-text (expected-type condition)) "."))))
@@ -116,13 +123,21 @@
 
 ;;; Packages, files, streams
 
+(defun package-to-delete (condition)
+  "What DELETE-PACKAGE, which has signalled CONDITION, was to delete: it says NIL in any case."
+  (let ((call (call-in-progress condition)))
+    (and (eq (first call) 'delete-package) (second call))))
+
 (defun missing-package (condition)
   "The name of the package that CONDITION says is missing."
-  (and (member (format-control condition)
-               '("There is no package with the name ~A." "There exists no package with name ~S")
-               :test #'equal)
-       (let ((name (first (format-arguments condition))))
-         (and (typep name '(or string symbol character)) (string name)))))
+  (let* ((control (format-control condition))
+         (name (cond ((member control
+                              '("There is no package with the name ~A." "There exists no package with name ~S")
+                              :test #'equal)
+                      (first (format-arguments condition)))
+                     ((equal control "Package ~S not found. Cannot delete it.")
+                      (package-to-delete condition)))))
+    (and name (typep name '(or string symbol character)) (string name))))
 
 (defun file-message (condition)
   "ECL lists what may be wrong with a file; one can look."
@@ -154,25 +169,56 @@
 
 ;;; Programs
 
+(defun innermost-function ()
+  "The interpreted function that was called last; NIL if there is none."
+  (first (first (raw-frames 1))))
+
 (defun called-function (function)
   "FUNCTION, or the function that it is the name of: the one that was called last, if that is its name."
-  (let ((innermost (first (first (raw-frames 1)))))
+  (let ((innermost (innermost-function)))
     (cond ((functionp function) function)
           ((and (functionp innermost) (equal (si::compiled-function-name innermost) function)) innermost)
           ((and (symbolp function) (own-package-p (symbol-package function))) function))))
 
-(defun lambda-list-note (function)
-  "What to know about FUNCTION, which is a function or a name, to call it rightly."
-  (multiple-value-bind (lambda-list known) (ignore-errors (ext:function-lambda-list (called-function function)))
-    (if known
-        (let* ((name (function-name function))
-               (own (and name (symbolp name) (own-package-p (symbol-package name))))
-               (*package* (if own (find-package "SI") *package*)))
-          (format nil "~%Its lambda list is ~A." (list-text lambda-list)))
-        "")))
-
 (defun list-text (list)
   (if list (object-text list) "()"))
+
+(defun lambda-list-note (name lambda-list known)
+  "What to know about the function or macro NAME to call it rightly."
+  (if known
+      (let* ((own (and name (symbolp name) (own-package-p (symbol-package name))))
+             (*package* (if own (find-package "SI") *package*))
+             (*print-gensym* nil)) ; of the constructors of structures
+        (format nil "~%Its lambda list is ~A." (list-text lambda-list)))
+      ""))
+
+(defun called-lambda-list (function)
+  "The lambda list of FUNCTION, which is a function or a name; as a second value, whether it is known."
+  (multiple-value-bind (lambda-list known) (ignore-errors (ext:function-lambda-list (called-function function)))
+    (values lambda-list (eq known t))))
+
+(defun misused-macro (condition)
+  "The form of which CONDITION says that it has too many or too few arguments for its macro; NIL if it says no such thing:
+DESTRUCTURING-BIND complains in the same words."
+  (let ((form (and (member (format-control condition)
+                           '("Too many arguments supplied to a macro or a destructuring-bind form:~%~s"
+                             "Too few arguments supplied to a macro or a destructuring-bind form:~%~S")
+                           :test #'equal)
+                   (first (format-arguments condition)))))
+    (and (consp form)
+         (symbolp (first form))
+         (macro-function (first form))
+         (member (innermost-function) (list nil (macro-function (first form))))
+         form)))
+
+(defun misused-macro-message (condition)
+  (let ((form (misused-macro condition)))
+    (and form
+         (format nil "Too ~:[few~;many~] arguments passed to macro ~A.~%Its form is ~A.~A"
+                 (begins-with "Too many" (format-control condition))
+                 (object-text (first form))
+                 (object-text form)
+                 (multiple-value-call #'lambda-list-note (first form) (lambda-list (first form)))))))
 
 (defun program-message (condition)
   "Wrong calls: ECL may name the function by an unreadable object, and never tells what would have been right."
@@ -183,7 +229,8 @@
       (flet ((complaint (text &optional (arguments nil arguments-p))
                (format nil "~A ~:[a function without a name~;function ~:*~A~].~@[~%Argument list: ~A~]~A" text
                        (and function (object-text (function-name function)))
-                       (and arguments-p (list-text arguments)) (lambda-list-note function))))
+                       (and arguments-p (list-text arguments))
+                       (multiple-value-call #'lambda-list-note (function-name function) (called-lambda-list function)))))
         (cond ((begins-with "Wrong number of arguments passed to function" control)
                (complaint "Wrong number of arguments passed to"))
               ((begins-with "Too many arguments passed to function" control)
@@ -278,6 +325,7 @@
 (defun standard-message (condition)
   "For classes of ECL's own: their reports fail when a slot has no value."
   (or (ignore-errors (missing-package-message condition))
+      (ignore-errors (misused-macro-message condition))
       (ignore-errors (special-message condition))
       (ignore-errors (own-message condition))))
 

@@ -38,6 +38,7 @@ def arithmetic(name, operation):
     ("(error 'floating-point-overflow :operation '* :operands '(1 2))",
      arithmetic("FLOATING-POINT-OVERFLOW", "(* 1 2)")),
     ("(error 'division-by-zero)", ("DIVISION-BY-ZERO", "arithmetic error DIVISION-BY-ZERO signalled")),
+    ("(coerce 1d300 'single-float)", arithmetic("FLOATING-POINT-OVERFLOW", "(COERCE 1.d300 SINGLE-FLOAT)")),
 ])
 def test_arithmetic_errors_tell_operation_and_operands(worker, code, expected):
     assert error(worker, code) == expected
@@ -51,6 +52,10 @@ def test_arithmetic_errors_tell_operation_and_operands(worker, code, expected):
     ("(symbol-name 5)", "TYPE-ERROR", "The value 5 is not of type SYMBOL."),
     ("(aref (vector 1 2) 5)", "TYPE-ERROR",
      "The index 5 is out of bounds for #(1 2): it has to be of type (INTEGER 0 1)."),
+    ("(char \"abc\" 5)", "TYPE-ERROR", 'The index 5 is out of bounds for "abc": it has to be of type (INTEGER 0 2).'),
+    ("(char \"abc\" -1)", "TYPE-ERROR", "The index -1 is out of bounds."),
+    ("(elt '(1 2) 5)", "TYPE-ERROR", "The index 5 is out of bounds for (1 2): it has to be of type (INTEGER 0 1)."),
+    ("(complex 1 'a)", "TYPE-ERROR", "The value A is not of type REAL."),
     ("(let ((x 5)) (check-type x string))", "TYPE-ERROR", "The value of X is 5, which is not of type STRING."),
     ("(error 'type-error :datum 1 :expected-type 'list)", "TYPE-ERROR", "The value 1 is not of type LIST."),
 ])
@@ -76,6 +81,7 @@ def test_cell_errors_name_the_cell_with_its_package(worker, code, kind, message)
 @pytest.mark.parametrize("code, kind, message", [
     ("(in-package :nonexistent)", "PACKAGE-ERROR", 'The name "NONEXISTENT" does not designate any package.'),
     ("(intern \"X\" \"nonexistent\")", "PACKAGE-ERROR", 'The name "nonexistent" does not designate any package.'),
+    ("(delete-package :nopkg)", "PACKAGE-ERROR", 'The name "NOPKG" does not designate any package.'),
     ("(read-from-string \"nopkg:x\")", "PACKAGE-ERROR", 'The name "NOPKG" does not designate any package.'),
     ("(open \"/nonexistent\")", "FILE-ERROR", 'The file "/nonexistent" does not exist.'),
     ("(open \"/nonexistent/a\" :direction :output)", "FILE-ERROR",
@@ -91,6 +97,8 @@ def test_cell_errors_name_the_cell_with_its_package(worker, code, kind, message)
     ("(area 5)", "UNDEFINED-FUNCTION", "The function COMMON-LISP-USER::AREA is undefined."),
     ("(defgeneric area (x)) (area 5)", "SIMPLE-ERROR",
      "There is no applicable method for the generic function AREA\nwhen called with arguments (5)."),
+    ("(destructuring-bind (a) '(when 1) a)", "SIMPLE-ERROR",
+     "Too many arguments supplied to a macro or a destructuring-bind form:\n(WHEN 1)"),
     ("(error \"boom ~A\" 1)", "SIMPLE-ERROR", "boom 1"),
     ("(error \"\")", "SIMPLE-ERROR", "SIMPLE-ERROR was signalled."),
     ("(error 'type-error)", "TYPE-ERROR", "TYPE-ERROR was signalled."),
@@ -117,6 +125,14 @@ def test_other_standard_errors_have_messages_for_people(worker, code, kind, mess
      "Unknown keyword argument passed to function F.\nArgument list: (:B 1)\nIts lambda list is (&KEY A)."),
     ("(defun f (&key a) a) (f :a)",
      "An odd number of keyword arguments was passed to function F.\nIts lambda list is (&KEY A)."),
+    ("(defstruct node val) (make-node :foo 3)",
+     "Unknown keyword argument passed to function MAKE-NODE.\nArgument list: (:FOO 3)\nIts lambda list is (&KEY VAL)."),
+    ("(defmacro m (a &body b) (list a b)) (m)",
+     "Too few arguments passed to macro M.\nIts form is (M).\nIts lambda list is (A &BODY B)."),
+    ("(defmacro m (a) a) (m 1 2)",
+     "Too many arguments passed to macro M.\nIts form is (M 1 2).\nIts lambda list is (A)."),
+    ("(with-open-file)", "Too few arguments passed to macro WITH-OPEN-FILE.\nIts form is (WITH-OPEN-FILE)."
+     "\nIts lambda list is ((STREAM . FILESPEC) &REST BODY)."),
     ("(let ((5 1)) 1)", "In form\n(LET ((5 1)) 1)\nNot a valid variable name 5."),
     ("(setq pi 1)", "In form\n(SETQ PI 1)\nSETQ: Tried to assign a value to the constant PI."),
     ("(if)", "In form\n(IF)\nSyntax error: list with too few elements or improperly terminated."),

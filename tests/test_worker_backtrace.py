@@ -88,6 +88,10 @@ UNKNOWN = [
     ("(funcall '(1 . 2))", []),
     ("(error 'division-by-zero :operation 5 :operands '(1 . 2))",
      ["(ERROR DIVISION-BY-ZERO :OPERATION 5 :OPERANDS (1 . 2))"]),
+    ("(svref (make-array '(2 2)) 0)", ["(SVREF ...)"]),
+    ("(rplaca (first '(5)) 6)", ["(RPLACA ...)"]),
+    ("(char (first '((1))) 0)", ["(CHAR ...)"]),
+    ("(ash 'a 2)", ["(ASH A 2)"]),
     ("(let (x", []),
     (")", []),
 ]
