@@ -3,6 +3,7 @@
  */
 #include "arguments.h"
 
+#include "sessionid.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -22,6 +23,16 @@ bool argument_text(struct request *request, struct json_object *arguments, const
 		return true;
 	snprintf(problem, sizeof(problem), "Argument %s must not hold a NUL", name);
 	tools_refuse_arguments(request, problem);
+	return false;
+}
+
+bool argument_new_name(struct request *request, struct json_object *arguments, const char **name)
+{
+	if (!argument_text(request, arguments, "name", name))
+		return false;
+	if (!*name || session_name_valid(*name))
+		return true;
+	tools_refuse_arguments(request, "Argument name is none: " SESSION_NAME_RULE);
 	return false;
 }
 

@@ -44,6 +44,9 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_USE_SESSION] = sql_use_session,
 	[DATABASE_LAST_USED_SESSION] = sql_last_used_session,
 	[DATABASE_CREATE_SESSION] = sql_create_session,
+	[DATABASE_PLAN_CLONE] = sql_plan_clone,
+	[DATABASE_FIND_BIRTHS] = sql_find_births,
+	[DATABASE_FORGET_BIRTH] = sql_forget_birth,
 	[DATABASE_LIST_SESSIONS] = sql_list_sessions,
 	[DATABASE_SHOW_SESSION] = sql_show_session,
 	[DATABASE_RENAME_SESSION] = sql_rename_session,
@@ -57,7 +60,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 };
 
 /* migrations[n] leads from version n to n + 1. */
-static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3};
+static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 

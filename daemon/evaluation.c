@@ -7,6 +7,7 @@
 #include "evaluation.h"
 
 #include "alloc.h"
+#include "cloning.h"
 #include "conversation.h"
 #include "log.h"
 #include "report.h"
@@ -103,6 +104,8 @@ void evaluation_free(struct evaluation *evaluation)
 	free((char *)evaluation->work.operation);
 	free((char *)evaluation->work.package);
 	free((char *)evaluation->work.code);
+	if (evaluation->cloning)
+		cloning_drop(evaluation->cloning);
 	free(evaluation);
 }
 

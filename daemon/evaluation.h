@@ -9,16 +9,19 @@
 #include "result.h"
 #include "session.h"
 
+struct cloning;
+
 struct evaluation {
 	TAILQ_ENTRY(evaluation) next;
 	struct request *request; /* NULL once it was cancelled */
 	uint8_t nonce[LINK_NONCE_SIZE];
 	uint64_t line;
 	uint32_t item;
-	struct work work;    /* its texts are owned; code is NULL if it is not known any more */
-	bool is_repeated;    /* see session_reset_survives */
-	uint64_t seq;        /* 0 until it is sent */
-	uint64_t started_at; /* universal time */
+	struct work work;        /* its texts are owned; code is NULL if it is not known any more */
+	bool is_repeated;        /* see session_reset_survives */
+	struct cloning *cloning; /* when its turn comes the session is cloned, and nothing evaluated; owned */
+	uint64_t seq;            /* 0 until it is sent */
+	uint64_t started_at;     /* universal time */
 	double last_progress;
 };
 

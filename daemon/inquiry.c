@@ -15,6 +15,7 @@ struct inquiry {
 	struct request *request;
 	struct job *job;
 	inquiry_callback done;
+	void (*otherwise)(struct server *server, const void *context);
 	void *context;
 };
 
@@ -70,6 +71,8 @@ static void deliver(struct job *job)
 	struct inquiry_said said = {0};
 
 	request->conversation->lookups--;
+	if (inquiry->otherwise && job->result != DATABASE_ROW)
+		inquiry->otherwise(request->conversation->server, inquiry->context);
 	if (request->unwanted) {
 		request_withdraw(request);
 	} else if (job->result == DATABASE_BROKEN) {
@@ -86,6 +89,11 @@ static void deliver(struct job *job)
 		json_object_put(said.data);
 	}
 	free(inquiry->context);
+}
+
+void inquiry_otherwise(struct inquiry *inquiry, void (*otherwise)(struct server *server, const void *context))
+{
+	inquiry->otherwise = otherwise;
 }
 
 void inquiry_send(struct inquiry *inquiry, inquiry_callback done, void *context)

@@ -17,6 +17,7 @@
 struct inquiry;
 struct job;
 struct request;
+struct server;
 
 enum inquiry_status {
 	INQUIRY_FOUND,
@@ -42,6 +43,8 @@ void inquiry_number(struct inquiry *inquiry, int64_t number);
 void inquiry_set_aside(struct inquiry *inquiry, bool (*prepare)(struct job *job), void (*conclude)(struct job *job));
 /* It changes something: the answer is kept with it, as data for that tool's `finish`. */
 void inquiry_keep_answer(struct inquiry *inquiry, const char *tool);
+/* Called before all else if it has changed nothing, for whatever reason, and also if the request was cancelled. */
+void inquiry_otherwise(struct inquiry *inquiry, void (*otherwise)(struct server *server, const void *context));
 /* The context is freed afterwards; it may be NULL. */
 void inquiry_send(struct inquiry *inquiry, inquiry_callback done, void *context);
 

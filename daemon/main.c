@@ -7,6 +7,7 @@
 #include "alloc.h"
 #include "client.h"
 #include "clock.h"
+#include "cloning.h"
 #include "limit.h"
 #include "listener.h"
 #include "log.h"
@@ -165,10 +166,12 @@ static void serve(struct server *server)
 	server->store = store_open(server->base, state_directory);
 	server->zygote = zygote_new(server);
 	adoption_start(server, on_adopted);
+	cloning_undo_all(server);
 	event_base_dispatch(server->base);
 
 	client_close_all(server);
 	store_close(server->store);
+	server->store = NULL;
 	adoption_abandon(server);
 	zygote_free(server->zygote);
 	conversation_free_all(server);

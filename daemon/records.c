@@ -65,6 +65,29 @@ void store_find_session(
 	store_enqueue(store, job);
 }
 
+static void deliver_births(struct job *job)
+{
+	job->done.births(job->context, job->result == DATABASE_ROW ? job->out[0].data : NULL);
+}
+
+void store_find_births(struct store *store, store_births_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_FIND_BIRTHS, false);
+
+	job->deliver = deliver_births;
+	job->done.births = done;
+	job->context = context;
+	store_enqueue(store, job);
+}
+
+void store_forget_birth(struct store *store, const char *id)
+{
+	struct job *job = job_new(DATABASE_FORGET_BIRTH, true);
+
+	job_put_text(job, id);
+	store_enqueue(store, job);
+}
+
 static void set_column(struct store *store, enum database_statement statement, const char *session, const char *value,
 	store_status_callback done, void *context)
 {

@@ -21,7 +21,7 @@ struct server {
 	char *runtime_directory;
 	uint64_t started_ms; /* on the monotonic clock */
 	struct listener *listener;
-	struct store *store;
+	struct store *store; /* NULL at the very end */
 	struct zygote *zygote;
 	struct conversation_list conversations;
 	struct roster roster;

@@ -5,6 +5,7 @@
 
 #include "adoption.h"
 #include "alloc.h"
+#include "cloning.h"
 #include "evaluation.h"
 #include "log.h"
 #include "nesting.h"
@@ -148,12 +149,18 @@ void session_advance(struct session *session)
 {
 	struct evaluation *evaluation;
 
+	if (session->state == SESSION_EMPTY)
+		cloning_refuse_all(session);
 	if (session->state == SESSION_EMPTY && !TAILQ_EMPTY(&session->evaluations))
 		session_spawn(session);
 	/* First come the results that the worker has brought along: one may be of what waits here. */
 	while (session->state == SESSION_READY && session->kept == 0 && session->exposed_seq <= session->stored_seq &&
 		(evaluation = first_wanted(session))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
+		if (evaluation->cloning) {
+			cloning_begin(session, evaluation);
+			continue;
+		}
 		if (refuse_deep(session, evaluation))
 			continue;
 		TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
@@ -169,14 +176,25 @@ void session_advance_all(struct server *server)
 	session_advance(session);
 }
 
-void session_evaluate(struct session *session, struct request *request, const struct work *work)
+static void enqueue(struct session *session, struct evaluation *evaluation)
 {
-	struct evaluation *evaluation = evaluation_new(request, work);
-
-	request->session = session;
-	request->evaluation = evaluation;
+	evaluation->request->session = session;
+	evaluation->request->evaluation = evaluation;
 	TAILQ_INSERT_TAIL(&session->evaluations, evaluation, next);
 	session_advance(session);
+}
+
+void session_evaluate(struct session *session, struct request *request, const struct work *work)
+{
+	enqueue(session, evaluation_new(request, work));
+}
+
+void session_clone(struct session *session, struct request *request, struct cloning *cloning)
+{
+	struct evaluation *evaluation = evaluation_new(request, &(struct work){0});
+
+	evaluation->cloning = cloning;
+	enqueue(session, evaluation);
 }
 
 void session_cancel(struct session *session, struct request *request)

@@ -43,6 +43,7 @@ enum session_state {
 };
 
 TAILQ_HEAD(evaluation_list, evaluation);
+struct cloning;
 
 /* What is said of one that is not there, or is somebody else's. */
 #define SESSION_UNKNOWN "No session \"%.64s\". list-sessions shows those that there are."
@@ -106,6 +107,8 @@ struct session *session_find_of(struct server *server, unsigned owner, const cha
 
 /* The work's texts are copied. */
 void session_evaluate(struct session *session, struct request *request, const struct work *work);
+/* Has the session cloned in its turn, see cloning.h; which passes to it. */
+void session_clone(struct session *session, struct request *request, struct cloning *cloning);
 /* done comes when the store has them; the context was allocated for this call and passes to the store. */
 void session_set_limits(
 	struct session *session, const struct limits *limits, store_status_callback done, void *context);

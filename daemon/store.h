@@ -57,6 +57,11 @@ typedef void (*store_session_callback)(void *context, const struct store_found_s
 void store_find_session(
 	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
 
+/* Clones that a daemon had begun: their ids with a space between; NULL if there is none. */
+typedef void (*store_births_callback)(void *context, const char *ids);
+void store_find_births(struct store *store, store_births_callback done, void *context);
+void store_forget_birth(struct store *store, const char *id);
+
 /* Both: done may be NULL. The context was allocated for this call: the store frees it. */
 void store_set_limits(
 	struct store *store, const char *session, const char *limits, store_status_callback done, void *context);

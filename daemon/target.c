@@ -10,8 +10,7 @@
 #include "session.h"
 #include "store.h"
 
-/* Can it be one? If not the request is answered. */
-static bool check_name(struct request *request, const char *name)
+bool target_check_name(struct request *request, const char *name)
 {
 	if (*name && (strncmp(name, "session-", 8) != 0 || session_id_valid(name)))
 		return true;
@@ -26,7 +25,8 @@ static bool check_name(struct request *request, const char *name)
 static struct session *named_session(
 	struct server *server, struct request *request, const char *name, const char *directory)
 {
-	return check_name(request, name) ? session_open(server, request->conversation->owner, name, directory) : NULL;
+	return target_check_name(request, name) ? session_open(server, request->conversation->owner, name, directory)
+						: NULL;
 }
 
 /* The session of calls that name none; made when it is first needed. */
@@ -90,7 +90,7 @@ const char *target_name(struct request *request, struct json_object *arguments)
 	if (!argument_text(request, arguments, "session", &name))
 		return NULL;
 	if (name)
-		return check_name(request, name) ? name : NULL;
+		return target_check_name(request, name) ? name : NULL;
 	if (lastused_postpone(request))
 		return NULL;
 	if (conversation->session)

@@ -16,6 +16,9 @@ struct session *target_session(struct server *server, struct request *request, s
 struct session *target_known_session(
 	struct server *server, struct request *request, struct json_object *arguments, bool *answered);
 
+/* Can it be an id or a name? If not the request is answered. */
+bool target_check_name(struct request *request, const char *name);
+
 /*
  * For tools that need no more than what is stored of it: its id or name, within the arguments or the conversation. NULL
  * as above.

@@ -1,5 +1,5 @@
 /*
- * tool-sessions.c - the tools for sessions as a whole: create, list, describe, resume, rename.
+ * tool-sessions.c - the tools for sessions as a whole: list, describe, resume, rename.
  */
 #include "tools.h"
 
@@ -18,108 +18,6 @@
 
 #define PAGE_DEFAULT 20
 #define PAGE_MAX 1000
-
-/* False if it is none; the request has been answered then. */
-static bool check_new_name(struct request *request, const char *name)
-{
-	if (!session_name_valid(name))
-		tools_refuse_arguments(request, "Argument name is none: " SESSION_NAME_RULE);
-	return session_name_valid(name);
-}
-
-/* ---- create-session */
-
-/* What is to be created, for another try with another id. */
-struct creation {
-	char *name, *model, *metadata;
-	bool has_history;
-	unsigned draws;
-};
-
-static void creation_free(struct creation *creation)
-{
-	free(creation->name);
-	free(creation->model);
-	free(creation->metadata);
-	free(creation);
-}
-
-static void create(struct request *request, struct creation *creation);
-
-/* Ids clash when two sessions are made in one second and draw the same of 65,536 suffixes. */
-#define DRAWS_MAX 20
-
-struct attempt {
-	struct creation *creation;
-};
-
-static void on_created(struct request *request, const struct inquiry_said *said, void *context)
-{
-	struct creation *creation = ((struct attempt *)context)->creation;
-
-	if (said->status == INQUIRY_EXISTS && strstr(said->words, "sessions.id") && creation->draws++ < DRAWS_MAX) {
-		create(request, creation);
-		return;
-	}
-	if (said->status == INQUIRY_FOUND)
-		tools_finish(request, "create-session", said->data);
-	else
-		inquiry_refuse(request, said, creation->name);
-	creation_free(creation);
-}
-
-static void create(struct request *request, struct creation *creation)
-{
-	struct inquiry *inquiry = inquiry_new(request, DATABASE_CREATE_SESSION);
-	struct attempt *attempt = new_zeroed(sizeof(*attempt));
-	char id[WORKLINK_SESSION_ID_LENGTH + 1];
-
-	session_id_draw(id);
-	inquiry_text(inquiry, id);
-	inquiry_text(inquiry, creation->name);
-	inquiry_text(inquiry, request->conversation->directory);
-	inquiry_text(inquiry, creation->model);
-	inquiry_text(inquiry, creation->metadata);
-	inquiry_number(inquiry, creation->has_history);
-	inquiry_text(inquiry, "");
-	inquiry_number(inquiry, (int64_t)store_universal_time());
-	inquiry_keep_answer(inquiry, "create-session");
-	attempt->creation = creation;
-	inquiry_send(inquiry, on_created, attempt);
-}
-
-void tool_create_session(struct server *server, struct request *request, struct json_object *arguments)
-{
-	struct json_object *metadata = json_object_object_get(arguments, "metadata");
-	const char *name, *model;
-
-	(void)server;
-	if (!argument_text(request, arguments, "name", &name) || !argument_text(request, arguments, "model", &model) ||
-		(name && !check_new_name(request, name)))
-		return;
-	struct creation *creation = new_zeroed(sizeof(*creation));
-	creation->name = name && *name ? new_text(name) : NULL;
-	creation->model = new_text(model);
-	if (metadata)
-		creation->metadata = new_text(json_object_to_json_string_ext(metadata, JSON_C_TO_STRING_PLAIN));
-	creation->has_history = !json_object_object_get(arguments, "history") || argument_flag(arguments, "history");
-	create(request, creation);
-}
-
-void finish_create_session(struct request *request, struct json_object *data)
-{
-	struct text text = {0};
-
-	text_printf(&text, "Created %s", card_text(data, "id"));
-	if (*card_text(data, "name"))
-		text_printf(&text, " \"%s\"", card_text(data, "name"));
-	text_puts(&text,
-		request->revision->stateless
-			? ".\nPass it as `session`."
-			: ".\nPass it as `session`, or make it this connection's own with resume-session.");
-	tools_answer(request, &text, json_object_get(data));
-	text_free(&text);
-}
 
 /* ---- list-sessions */
 
@@ -270,7 +168,7 @@ void tool_rename_session(struct server *server, struct request *request, struct 
 	const char *session = target_name(request, arguments), *name;
 
 	(void)server;
-	if (!session || !argument_text(request, arguments, "name", &name) || !check_new_name(request, name))
+	if (!session || !argument_new_name(request, arguments, &name))
 		return;
 	struct inquiry *inquiry = inquiry_new(request, DATABASE_RENAME_SESSION);
 	inquiry_text(inquiry, session);

@@ -60,13 +60,27 @@ SELECT sessions.id FROM uses JOIN sessions ON sessions.id = session
 -- forget_lost_answers:
 DELETE FROM answers WHERE nonce NOT IN (SELECT nonce FROM conversations);
 
+-- find_births:
+SELECT group_concat(id, ' ') FROM births;
+
+-- forget_birth:
+DELETE FROM births WHERE id = ?1;
+
 -- The statements of tools make JSON, in one row. Of all of them ?1 is the owner; of those for one session ?2 is its id or
 -- name.
 
 -- create_session:
-INSERT INTO sessions (owner, id, name, directory, model, metadata, has_history, limits, created_at, updated_at)
-  VALUES (?1, ?2, ?3, ?4, ?5, ifnull(?6, '{}'), ?7, ?8, ?9, ?9)
-  RETURNING json_object('id', id, 'name', name);
+-- Of a clone ?10 is the package, and ?11 tells where it comes from.
+INSERT INTO sessions (owner, id, name, directory, model, metadata, has_history, limits, created_at, updated_at, package)
+  VALUES (?1, ?2, ?3, ?4, ?5, iif(?11 IS NULL, ifnull(?6, '{}'), json_set(ifnull(?6, '{}'), '$.cloned_from', json(?11))), ?7, ?8,
+    ?9, ?9, ifnull(?10, 'CL-USER'))
+  RETURNING json_object('id', id, 'name', name, 'cloned_from', json(?11));
+
+-- plan_clone:
+-- ?2 is the original, ?3 and ?4 are the id and the name that the clone will have.
+INSERT INTO births (owner, id, name, original)
+  SELECT owner, ?3, ?4, id FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2)
+  RETURNING json_object('id', id, 'original', original);
 
 -- list_sessions:
 SELECT json_object('total', (SELECT count(*) FROM sessions WHERE owner = ?1),
