@@ -6,6 +6,7 @@
 #include "conversation.h"
 #include "server.h"
 #include "session.h"
+#include "sessionid.h"
 #include "store.h"
 
 #include <inttypes.h>
@@ -87,6 +88,22 @@ void card_complete(struct server *server, struct json_object *card)
 	} else {
 		json_object_object_add(card, "state", json_object_new_string(state));
 	}
+}
+
+/* ---- cursors: "UPDATED_AT/ID" */
+
+void card_write_cursor(struct json_object *card, char cursor[static CARD_CURSOR_SIZE])
+{
+	snprintf(cursor, CARD_CURSOR_SIZE, "%" PRId64 "/%s", card_number(card, "updated_at"), card_text(card, "id"));
+}
+
+bool card_read_cursor(const char *cursor, int64_t *updated_at, const char **id)
+{
+	char *end;
+
+	*updated_at = strtoll(cursor, &end, 10);
+	*id = end + 1;
+	return end != cursor && *end == '/' && session_id_valid(end + 1);
 }
 
 /* ---- for people */

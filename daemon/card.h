@@ -7,6 +7,7 @@
 #include "text.h"
 
 #include <json-c/json.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct server;
@@ -18,6 +19,12 @@ void card_complete(struct server *server, struct json_object *card);
 void card_put_line(struct text *text, struct json_object *card);
 /* All that there is, a line each. */
 void card_put_all(struct text *text, struct json_object *card);
+
+/* Where a list that shows the session used last first goes on behind a card. */
+#define CARD_CURSOR_SIZE 64
+void card_write_cursor(struct json_object *card, char cursor[static CARD_CURSOR_SIZE]);
+/* False if it is none; id lies within it. */
+bool card_read_cursor(const char *cursor, int64_t *updated_at, const char **id);
 
 /* "2026-01-20 14:30:22", local time. */
 void card_put_time(struct text *text, int64_t universal_time);

@@ -31,6 +31,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_SET_LIMITS] = sql_set_limits,
 	[DATABASE_SET_RELOAD] = sql_set_reload,
 	[DATABASE_ADD_EVALUATION] = sql_add_evaluation,
+	[DATABASE_SKIP_EVALUATION] = sql_skip_evaluation,
 	[DATABASE_ADD_OUTPUT] = sql_add_output,
 	[DATABASE_FIND_OUTPUT] = sql_find_output,
 	[DATABASE_ADD_ANSWER] = sql_add_answer,
@@ -55,12 +56,14 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_SEARCH_SESSIONS] = sql_search_sessions,
 	[DATABASE_ADD_MESSAGE] = sql_add_message,
 	[DATABASE_SET_METADATA] = sql_set_metadata,
+	[DATABASE_COMPLETE_SESSION] = sql_complete_session,
 	[DATABASE_EXPORT_SESSION] = sql_export_session,
 	[DATABASE_IMPORT_SESSION] = sql_import_session,
 };
 
 /* migrations[n] leads from version n to n + 1. */
-static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4};
+static const char *const migrations[] = {
+	embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4, embedded_schema_5};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 

@@ -13,24 +13,40 @@
 /* Of a version that we do not know, so many bytes are quoted. */
 #define REQUESTED_MAX 64
 
+#define RESOURCE_NOT_FOUND (-32002)
+
 /* Oldest first. */
 static const struct revision revisions[] = {
-	{.name = "2024-11-05"},
-	{.name = "2025-03-26", .batches = true, .progress_message = true, .annotations = true},
-	{.name = "2025-06-18", .progress_message = true, .annotations = true, .structured = true},
+	{.name = "2024-11-05", .no_resource = RESOURCE_NOT_FOUND},
+	{.name = "2025-03-26",
+		.batches = true,
+		.progress_message = true,
+		.annotations = true,
+		.completions = true,
+		.no_resource = RESOURCE_NOT_FOUND},
+	{.name = "2025-06-18",
+		.progress_message = true,
+		.annotations = true,
+		.structured = true,
+		.completions = true,
+		.no_resource = RESOURCE_NOT_FOUND},
 	{.name = "2025-11-25",
 		.progress_message = true,
 		.annotations = true,
 		.structured = true,
 		.argument_results = true,
-		.unknown_id_absent = true},
+		.unknown_id_absent = true,
+		.completions = true,
+		.no_resource = RESOURCE_NOT_FOUND},
 	{.name = "2026-07-28",
 		.stateless = true,
 		.progress_message = true,
 		.annotations = true,
 		.structured = true,
 		.argument_results = true,
-		.unknown_id_absent = true},
+		.unknown_id_absent = true,
+		.completions = true,
+		.no_resource = RPC_INVALID_PARAMS},
 };
 
 #define REVISIONS (sizeof(revisions) / sizeof(*revisions))

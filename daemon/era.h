@@ -19,6 +19,8 @@ struct revision {
 	bool structured;        /* titles, output schemas, structuredContent */
 	bool argument_results;  /* wrong arguments of a tool are a result with isError, not a protocol error */
 	bool unknown_id_absent; /* an error without a known id leaves it out instead of sending null */
+	bool completions;       /* a capability of that name */
+	int no_resource;        /* the code for a resource that is not there */
 };
 
 /* NULL for a name that is no revision of ours. */

@@ -11,6 +11,7 @@
 #include "conversation.h"
 #include "log.h"
 #include "report.h"
+#include "resource.h"
 #include "store.h"
 #include "tools.h"
 
@@ -36,6 +37,7 @@ struct evaluation *evaluation_new(struct request *request, const struct work *wo
 	struct evaluation *evaluation = evaluation_new_for_nobody(work);
 
 	evaluation->request = request;
+	evaluation->is_reading = request->uri != NULL;
 	memcpy(evaluation->nonce, request->conversation->nonce, LINK_NONCE_SIZE);
 	evaluation->line = request->line;
 	evaluation->item = request->item;
@@ -69,7 +71,9 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 	/* The worker may know what the store was not told in time. */
 	if (origin->is_default && !conversation->session)
 		conversation_choose(conversation, session->id);
-	conversation_use(conversation, session->id);
+	evaluation->is_reading = origin->uri != NULL;
+	if (!evaluation->is_reading)
+		conversation_use(conversation, session->id);
 	if (!origin->revision->stateless && !conversation->agreed)
 		conversation->agreed = origin->revision;
 	memcpy(evaluation->nonce, origin->nonce, LINK_NONCE_SIZE);
@@ -91,7 +95,8 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 	if (!evaluation->request) {
 		evaluation->request = request_new(conversation, origin->line, origin->item, origin->id, 0);
 		evaluation->request->revision = origin->revision;
-		evaluation->request->form = &tools_form;
+		evaluation->request->form = origin->uri ? &resource_form : &tools_form;
+		evaluation->request->uri = new_text(origin->uri);
 		evaluation->request->progress_token = new_text(origin->progress_token);
 	}
 	evaluation->request->session = session;
@@ -142,6 +147,7 @@ static void on_recorded(void *context, enum store_status status)
 static void record(
 	struct evaluation *evaluation, struct session *session, const struct result *result, const struct text *text)
 {
+	struct store *store = session->server->store;
 	struct receipt *receipt = new_zeroed(sizeof(*receipt));
 	struct store_evaluation row = {
 		.session = session->id,
@@ -160,7 +166,10 @@ static void record(
 	receipt->server = session->server;
 	memcpy(receipt->session_id, session->id, sizeof(receipt->session_id));
 	receipt->seq = result->seq;
-	store_add_evaluation(session->server->store, &row, on_recorded, receipt);
+	if (evaluation->is_reading)
+		store_skip_evaluation(store, session->id, result->seq, on_recorded, receipt);
+	else
+		store_add_evaluation(store, &row, on_recorded, receipt);
 }
 
 /* What the answer could not show; before the record, because the worker may forget the result after that. */
@@ -221,8 +230,11 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 		});
 	if (request) {
 		has_left = answer_request(evaluation, &report, &answer);
-		store_add_answer(
-			store, evaluation->nonce, evaluation->line, evaluation->item, answer.data, answer.length);
+		if (evaluation->is_reading)
+			has_left = true; /* a line that comes again may as well read again */
+		else
+			store_add_answer(store, evaluation->nonce, evaluation->line, evaluation->item, answer.data,
+				answer.length);
 	}
 	keep_output(session, result, &report);
 	record(evaluation, session, result, &report.text);

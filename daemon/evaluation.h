@@ -18,6 +18,7 @@ struct evaluation {
 	uint64_t line;
 	uint32_t item;
 	struct work work;        /* its texts are owned; code is NULL if it is not known any more */
+	bool is_reading;         /* a resource is read by it: it leaves no trace */
 	bool is_repeated;        /* see session_reset_survives */
 	struct cloning *cloning; /* when its turn comes the session is cloned, and nothing evaluated; owned */
 	uint64_t seq;            /* 0 until it is sent */

@@ -369,6 +369,17 @@ void jsontext_put_string(struct text *text, const char *string, size_t length)
 	text_add(text, "\"", 1);
 }
 
+size_t jsontext_fit(const char *string, size_t length, size_t room)
+{
+	size_t end = 0, size;
+
+	while (end < length && (size = jsontext_byte_size((unsigned char)string[end])) <= room) {
+		room -= size;
+		end++;
+	}
+	return utf8_whole_characters(string, end);
+}
+
 void jsontext_put_number(struct text *text, uint64_t number)
 {
 	char digits[20], *at = digits + sizeof(digits);

@@ -15,6 +15,16 @@ const char *jsontext_read(const char *text, size_t length, struct json_object **
 /* Append a value, or a string that is UTF-8, without any blank. */
 void jsontext_put(struct text *text, struct json_object *value);
 void jsontext_put_string(struct text *text, const char *string, size_t length);
+/* How many bytes of a string that is UTF-8, whole characters, take no more than so many in JSON. */
+size_t jsontext_fit(const char *string, size_t length, size_t room);
+
+static inline size_t jsontext_byte_size(unsigned char c)
+{
+	if (c == '"' || c == '\\' || c == '\n' || c == '\t' || c == '\r' || c == '\b' || c == '\f')
+		return 2;
+	return c < 0x20 ? 6 : 1;
+}
+
 void jsontext_put_number(struct text *text, uint64_t number);
 
 /* For objects and lists that are written piece by piece: what goes before a member's value, and an element. */

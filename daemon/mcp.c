@@ -4,8 +4,10 @@
 #include "mcp.h"
 
 #include "alloc.h"
+#include "completion.h"
 #include "frame.h"
 #include "jsontext.h"
+#include "resource.h"
 #include "server.h"
 #include "session.h"
 #include "store.h"
@@ -14,23 +16,18 @@
 
 #include <stdio.h>
 
-/* Lists never change while this daemon runs; an hour is how long a client may trust its copy. */
-#define LIST_LIFETIME_MS 3600000
 /* In bytes; a longer one is not kept. */
 #define CLIENT_NAME_MAX 256
 
-static struct json_object *capabilities(void)
+static struct json_object *capabilities(const struct revision *revision)
 {
 	struct json_object *all = json_object_new_object();
 
 	json_object_object_add(all, "tools", json_object_new_object());
+	json_object_object_add(all, "resources", json_object_new_object());
+	if (revision->completions)
+		json_object_object_add(all, "completions", json_object_new_object());
 	return all;
-}
-
-static void add_lifetime(struct json_object *result)
-{
-	json_object_object_add(result, "ttlMs", json_object_new_int(LIST_LIFETIME_MS));
-	json_object_object_add(result, "cacheScope", json_object_new_string("public"));
 }
 
 /* ---- methods */
@@ -45,7 +42,7 @@ static void on_agreed(void *context, enum store_status status)
 	if (status != STORE_DONE)
 		conversation_save(request->conversation, NULL, NULL);
 	json_object_object_add(result, "protocolVersion", json_object_new_string(request->conversation->agreed->name));
-	json_object_object_add(result, "capabilities", capabilities());
+	json_object_object_add(result, "capabilities", capabilities(request->conversation->agreed));
 	json_object_object_add(result, "serverInfo", server_identity());
 	json_object_object_add(result, "instructions", json_object_new_string(embedded_instructions));
 	request_result(request, result);
@@ -93,9 +90,9 @@ static void method_discover(struct request *request)
 
 	json_object_array_add(versions, json_object_new_string(request->revision->name));
 	json_object_object_add(result, "supportedVersions", versions);
-	json_object_object_add(result, "capabilities", capabilities());
+	json_object_object_add(result, "capabilities", capabilities(request->revision));
 	json_object_object_add(result, "instructions", json_object_new_string(embedded_instructions));
-	add_lifetime(result);
+	request_add_lifetime(request, result, true);
 	request_result(request, result);
 }
 
@@ -106,16 +103,13 @@ static void method_ping(struct request *request)
 
 static void method_tools_list(struct request *request)
 {
-	struct json_object *cursor, *result;
+	struct json_object *result;
 
-	if (json_object_object_get_ex(request->params, "cursor", &cursor)) {
-		request_refuse(request, RPC_INVALID_PARAMS, "Unknown cursor: the list has one page");
+	if (!request_wants_first_page(request))
 		return;
-	}
 	result = json_object_new_object();
 	json_object_object_add(result, "tools", tools_list(request->revision));
-	if (request->revision->stateless)
-		add_lifetime(result);
+	request_add_lifetime(request, result, true);
 	request_result(request, result);
 }
 
@@ -155,6 +149,10 @@ static const struct method {
 	{"server/discover", method_discover, STATELESS, false, NULL},
 	{"tools/list", method_tools_list, WITH_HANDSHAKE | STATELESS, false, NULL},
 	{"tools/call", method_tools_call, WITH_HANDSHAKE | STATELESS, true, &tools_form},
+	{"resources/list", resource_list, WITH_HANDSHAKE | STATELESS, false, &resource_form},
+	{"resources/templates/list", resource_list_templates, WITH_HANDSHAKE | STATELESS, false, &resource_form},
+	{"resources/read", resource_read, WITH_HANDSHAKE | STATELESS, false, &resource_form},
+	{"completion/complete", completion_complete, WITH_HANDSHAKE | STATELESS, false, &resource_form},
 	{ERA_ADMINISTRATIVE_PREFIX "status", method_status, ADMINISTRATIVE, false, NULL},
 	{ERA_ADMINISTRATIVE_PREFIX "shutdown", method_shutdown, ADMINISTRATIVE, false, NULL},
 };

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "conversation.h"
+#include "resource.h"
 
 #define ORIGIN_TYPE 'O'
 
@@ -21,6 +22,7 @@ enum origin_tag {
 	ORIGIN_OPERATION = 10,
 	ORIGIN_OUTPUT_MAX = 11,
 	ORIGIN_VALUE_MAX = 12,
+	ORIGIN_URI = 13,
 };
 
 void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, bool is_default,
@@ -34,6 +36,8 @@ void origin_encode(struct frame_builder *builder, const struct request *request,
 	frame_put_text(builder, ORIGIN_REVISION, request->revision->name);
 	if (request->progress_token)
 		frame_put_text(builder, ORIGIN_TOKEN, request->progress_token);
+	if (request->uri)
+		frame_put_text(builder, ORIGIN_URI, request->uri);
 	frame_put_number(builder, ORIGIN_STARTED, started_at);
 	frame_put_number(builder, ORIGIN_DEFAULT, is_default);
 	frame_put_number(builder, ORIGIN_OUTPUT_MAX, work->output_max);
@@ -83,6 +87,9 @@ static bool take_field(struct origin *origin, const struct field *field)
 	case ORIGIN_OPERATION:
 		free(origin->operation);
 		return (origin->operation = field_text(field, 64)) != NULL;
+	case ORIGIN_URI:
+		free(origin->uri);
+		return (origin->uri = field_text(field, RESOURCE_URI_MAX)) != NULL;
 	case ORIGIN_CODE:
 		free(origin->code);
 		origin->code = new_copy(field->data, field->length); /* may hold NULs */
@@ -122,6 +129,7 @@ void origin_free(struct origin *origin)
 	free(origin->id);
 	free(origin->progress_token);
 	free(origin->operation);
+	free(origin->uri);
 	free(origin->code);
 	*origin = (struct origin){0};
 }

@@ -22,6 +22,7 @@ struct origin {
 	char *id;            /* NULL if nobody waits for the answer any more */
 	char *progress_token;
 	char *operation; /* NULL for an evaluation */
+	char *uri;       /* of the resource that is read by it; NULL if it is a tool's */
 	char *code;      /* NULL if it was too long */
 	size_t code_length;
 	uint64_t output_max, value_max; /* see struct work */

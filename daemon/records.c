@@ -158,6 +158,20 @@ void store_add_evaluation(
 	store_enqueue(store, job);
 }
 
+void store_skip_evaluation(
+	struct store *store, const char *session, uint64_t seq, store_status_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_SKIP_EVALUATION, true);
+
+	job_put_text(job, session);
+	job_put_number(job, seq);
+	job->deliver = deliver_status;
+	job->done.status = done;
+	job->context = context;
+	job->owns_context = true;
+	store_enqueue(store, job);
+}
+
 void store_add_output(struct store *store, const struct store_output *output)
 {
 	struct job *job = job_new(DATABASE_ADD_OUTPUT, true);

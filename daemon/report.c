@@ -31,13 +31,6 @@ struct shown {
 	size_t dropped; /* bytes behind it that will not */
 };
 
-static size_t escaped_size(unsigned char c)
-{
-	if (c == '"' || c == '\\' || c == '\n' || c == '\t' || c == '\r' || c == '\b' || c == '\f')
-		return 2;
-	return c < 0x20 ? 6 : 1;
-}
-
 /* What may still be shown. */
 struct share {
 	size_t bytes; /* of JSON */
@@ -64,7 +57,7 @@ static struct shown take(const char *data, size_t length, struct share *share)
 	size_t end = 0, cost = 0, characters = 0;
 
 	while (end < length) {
-		size_t more = escaped_size((unsigned char)data[end]);
+		size_t more = jsontext_byte_size((unsigned char)data[end]);
 		if (cost + more > share->bytes || (is_first_byte(data[end]) && characters == share->characters))
 			break;
 		characters += is_first_byte(data[end]);

@@ -13,6 +13,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define FIXED_LIFETIME_MS 3600000
+
 struct request *request_new(
 	struct conversation *conversation, uint64_t line, uint32_t item, const char *id, size_t size)
 {
@@ -34,6 +36,7 @@ static void request_free(struct request *request)
 	conversation_remove(conversation, request);
 	json_object_put(request->message);
 	free(request->id);
+	free(request->uri);
 	free(request->progress_token);
 	free(request);
 }
@@ -101,13 +104,45 @@ void request_put_completion(const struct request *request, struct text *result)
 	json_object_put(rest);
 }
 
+void request_add_lifetime(const struct request *request, struct json_object *result, bool is_fixed)
+{
+	if (!request->revision->stateless)
+		return;
+	json_object_object_add(result, "ttlMs", json_object_new_int(is_fixed ? FIXED_LIFETIME_MS : 0));
+	json_object_object_add(result, "cacheScope", json_object_new_string(is_fixed ? "public" : "private"));
+}
+
+bool request_wants_first_page(struct request *request)
+{
+	if (!json_object_object_get_ex(request->params, "cursor", NULL))
+		return true;
+	request_refuse(request, RPC_INVALID_PARAMS, "Unknown cursor: the list has one page");
+	return false;
+}
+
+const char *request_param_text(struct request *request, struct json_object *params, const char *name)
+{
+	struct json_object *value = json_object_object_get(params, name);
+	const char *text = json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
+
+	if (text && strlen(text) == (size_t)json_object_get_string_len(value))
+		return text;
+	request_refuse(request, RPC_INVALID_PARAMS, "%s must be a string", name);
+	return NULL;
+}
+
+void request_put_result(const struct request *request, struct json_object *result, struct text *answer)
+{
+	if (request->revision && request->revision->stateless)
+		server_complete_result(result);
+	rpc_put_result(answer, request->id, result);
+}
+
 void request_result(struct request *request, struct json_object *result)
 {
 	struct text text = {0};
 
-	if (request->revision && request->revision->stateless)
-		server_complete_result(result);
-	rpc_put_result(&text, request->id, result);
+	request_put_result(request, result, &text);
 	json_object_put(result);
 	request_answer(request, &text);
 	text_free(&text);

@@ -47,6 +47,7 @@ struct request {
 	const struct request_form *form; /* of its method; NULL if nobody else answers */
 	struct json_object *message;     /* owned; NULL for a request that was adopted from a worker */
 	struct json_object *params;      /* within message */
+	char *uri;                       /* of the resource that is read; NULL if it is another method */
 	char *progress_token;            /* JSON text; NULL if no progress is wanted */
 	struct session *session;         /* that evaluates for it, NULL otherwise */
 	struct evaluation *evaluation;   /* in that session */
@@ -62,6 +63,18 @@ struct request *request_new(
 /* Appends what the revision adds to every result, as further members of the one that is being written. */
 void request_put_completion(const struct request *request, struct text *result);
 
+/* How long a client may keep it, where the revision knows of that: an hour if nothing changes it while this daemon
+ * runs. */
+void request_add_lifetime(const struct request *request, struct json_object *result, bool is_fixed);
+
+/* Of a list that is never paged; false if another page is asked for, and the request is then answered. */
+bool request_wants_first_page(struct request *request);
+
+/* A text among its params, without a NUL; NULL if it is none, and the request is then answered. */
+const char *request_param_text(struct request *request, struct json_object *params, const char *name);
+
+/* Appends the whole answer. */
+void request_put_result(const struct request *request, struct json_object *result, struct text *answer);
 /* The result passes into the request's ownership. */
 void request_result(struct request *request, struct json_object *result);
 /* message NULL: the code's own; data passes into the request's ownership and may be NULL. */

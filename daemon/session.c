@@ -107,7 +107,8 @@ static void send_first(struct session *session)
 	set_limits(session, &evaluation->work);
 	if (evaluation->request) {
 		put_origin(&origin, session, evaluation);
-		conversation_use(evaluation->request->conversation, session->id);
+		if (!evaluation->is_reading)
+			conversation_use(evaluation->request->conversation, session->id);
 	}
 	worker_evaluate(session->worker, session->incarnation, evaluation->seq, &origin, &evaluation->work);
 	frame_builder_free(&origin);
@@ -174,6 +175,11 @@ void session_advance_all(struct server *server)
 
 	LIST_FOREACH(session, &server->roster.sessions, next)
 	session_advance(session);
+}
+
+bool session_has_process(const struct session *session)
+{
+	return session->state != SESSION_EMPTY;
 }
 
 static void enqueue(struct session *session, struct evaluation *evaluation)
@@ -316,8 +322,8 @@ static void add_notes(struct session *session, const struct evaluation *evaluati
 {
 	struct text note = {0};
 
-	if (!evaluation->request)
-		return; /* nobody would read them */
+	if (!evaluation->request || evaluation->is_reading)
+		return; /* nobody would read them there */
 	if (session->epitaph)
 		result_add_warning(result, session->epitaph);
 	replace_text(&session->epitaph, NULL);

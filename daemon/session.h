@@ -105,6 +105,8 @@ struct session *session_find(struct server *server, const char *id);
 /* By id or name, one of that user's. */
 struct session *session_find_of(struct server *server, unsigned owner, const char *id_or_name);
 
+/* Has it a process, or is about to have one? */
+bool session_has_process(const struct session *session);
 /* The work's texts are copied. */
 void session_evaluate(struct session *session, struct request *request, const struct work *work);
 /* Has the session cloned in its turn, see cloning.h; which passes to it. */

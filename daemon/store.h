@@ -90,6 +90,10 @@ struct store_evaluation {
 void store_add_evaluation(
 	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context);
 
+/* The same for one that leaves no trace but its number. */
+void store_skip_evaluation(
+	struct store *store, const char *session, uint64_t seq, store_status_callback done, void *context);
+
 /* What an evaluation wrote and its answer does not show. */
 struct store_output {
 	const char *session;

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "store.h"
 #include "target.h"
+#include "transcript.h"
 #include "transfer.h"
 
 #include <ctype.h>
@@ -62,35 +63,6 @@ static void answer_lines(struct request *request, struct text *text, struct json
 	text_free(text);
 }
 
-static void put_session(struct text *text, struct json_object *data)
-{
-	text_puts(text, card_text(data, "session"));
-	if (*card_text(data, "name"))
-		text_printf(text, " \"%s\"", card_text(data, "name"));
-}
-
-/* "--- 7 tool, 2026-01-20 14:30:22, evaluation 4" and the content below. */
-static void put_message(struct text *text, struct json_object *message)
-{
-	struct json_object *content = json_object_object_get(message, "content");
-
-	text_printf(text, "\n--- %" PRId64 " %s, ", card_number(message, "number"), card_text(message, "role"));
-	card_put_time(text, card_number(message, "created_at"));
-	if (json_object_object_get(message, "evaluation"))
-		text_printf(text, ", evaluation %" PRId64, card_number(message, "evaluation"));
-	if (*card_text(message, "operation"))
-		text_printf(text, ", %s", card_text(message, "operation"));
-	text_puts(text, "\n");
-	if (content)
-		text_add(text, json_object_get_string(content), (size_t)json_object_get_string_len(content));
-	else
-		text_puts(text, "(lost with a daemon that was killed)");
-	if (json_object_get_boolean(json_object_object_get(message, "is_cut")))
-		text_printf(text, "\n... (cut here; it has %" PRId64 " characters, and `characters` shows more)",
-			card_number(message, "characters"));
-	text_puts(text, "\n");
-}
-
 static void put_next(struct text *text, struct json_object *data)
 {
 	struct json_object *next = json_object_object_get(data, "next"),
@@ -109,7 +81,7 @@ void finish_session_history(struct request *request, struct json_object *data)
 	size_t count = json_object_array_length(messages);
 	struct text text = {0};
 
-	put_session(&text, data);
+	transcript_put_session(&text, data);
 	if (count == 0) {
 		text_printf(&text, ": none of its %" PRId64 " messages\n", card_number(data, "total"));
 	} else {
@@ -119,7 +91,7 @@ void finish_session_history(struct request *request, struct json_object *data)
 			card_number(first, "number"), card_number(last, "number"), card_number(data, "total"));
 	}
 	for (size_t i = 0; i < count; i++)
-		put_message(&text, json_object_array_get_idx(messages, i));
+		transcript_put_message(&text, json_object_array_get_idx(messages, i));
 	if (json_object_object_get(data, "next"))
 		put_next(&text, data);
 	else
@@ -178,7 +150,7 @@ void tool_search_sessions(struct server *server, struct request *request, struct
 static void put_hit(struct text *text, struct json_object *hit)
 {
 	text_puts(text, "\n--- ");
-	put_session(text, hit);
+	transcript_put_session(text, hit);
 	text_printf(text, ", message %" PRId64 ", %s, ", card_number(hit, "number"), card_text(hit, "role"));
 	card_put_time(text, card_number(hit, "created_at"));
 	text_printf(text, "\n%s\n", card_text(hit, "text"));
@@ -191,7 +163,7 @@ void finish_search_sessions(struct request *request, struct json_object *data)
 
 	for (size_t i = 0; i < json_object_array_length(names); i++) {
 		text_puts(&text, "named: ");
-		put_session(&text, json_object_array_get_idx(names, i));
+		transcript_put_session(&text, json_object_array_get_idx(names, i));
 		text_puts(&text, "\n");
 	}
 	for (size_t i = 0; i < json_object_array_length(hits); i++)

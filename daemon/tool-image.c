@@ -23,17 +23,22 @@ static const char *plural(const char *type)
 /* Printing a value may run code of the user's, which may not come back; listing takes milliseconds. */
 #define LISTING_MS 10000
 
-void tool_list_definitions(struct server *server, struct request *request, struct json_object *arguments)
+struct work tools_listing(const char *kind)
 {
-	struct json_object *type = json_object_object_get(arguments, "type");
-	struct work work = {
+	return (struct work){
 		.operation = OPERATION_LIST_DEFINITIONS,
-		.code = type ? plural(json_object_get_string(type)) : "all",
+		.code = kind,
+		.code_length = strlen(kind),
 		.is_timed = true,
 		.time_limit_ms = LISTING_MS,
 	};
+}
 
-	work.code_length = strlen(work.code);
+void tool_list_definitions(struct server *server, struct request *request, struct json_object *arguments)
+{
+	struct json_object *type = json_object_object_get(arguments, "type");
+	struct work work = tools_listing(type ? plural(json_object_get_string(type)) : "all");
+
 	target_evaluate(server, request, arguments, &work);
 }
 

@@ -21,16 +21,6 @@
 
 /* ---- list-sessions */
 
-/* A cursor is "UPDATED_AT/ID" of the last one of the page before. False if it is none. */
-static bool read_cursor(const char *cursor, int64_t *updated_at, const char **id)
-{
-	char *end;
-
-	*updated_at = strtoll(cursor, &end, 10);
-	*id = end + 1;
-	return end != cursor && *end == '/' && session_id_valid(end + 1);
-}
-
 void tool_list_sessions(struct server *server, struct request *request, struct json_object *arguments)
 {
 	uint64_t limit = PAGE_DEFAULT;
@@ -41,7 +31,7 @@ void tool_list_sessions(struct server *server, struct request *request, struct j
 	if (!argument_number(request, arguments, "limit", PAGE_MAX, &limit) ||
 		!argument_text(request, arguments, "cursor", &cursor))
 		return;
-	if (cursor && !read_cursor(cursor, &updated_at, &id)) {
+	if (cursor && !card_read_cursor(cursor, &updated_at, &id)) {
 		tools_refuse_arguments(request, "Argument cursor must be one that list-sessions has given");
 		return;
 	}
@@ -57,9 +47,9 @@ void tool_list_sessions(struct server *server, struct request *request, struct j
 
 static void put_cursor(struct text *text, struct json_object *data, struct json_object *last)
 {
-	char cursor[64];
+	char cursor[CARD_CURSOR_SIZE];
 
-	snprintf(cursor, sizeof(cursor), "%" PRId64 "/%s", card_number(last, "updated_at"), card_text(last, "id"));
+	card_write_cursor(last, cursor);
 	json_object_object_add(data, "next_cursor", json_object_new_string(cursor));
 	text_printf(text, "More: list-sessions with cursor %s\n", cursor);
 }

@@ -16,6 +16,9 @@ UPDATE sessions SET reload = ?2 WHERE id = ?1;
 INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation)
   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
 
+-- skip_evaluation:
+UPDATE sessions SET last_seq = max(last_seq, ?2) WHERE id = ?1;
+
 -- add_output:
 INSERT OR IGNORE INTO outputs (session, seq, stream, text, is_whole)
   SELECT id, ?2, ?3, ?4, ?5 FROM sessions WHERE id = ?1 AND has_history;
@@ -100,14 +103,15 @@ UPDATE sessions SET name = ?3 WHERE owner = ?1 AND (id = ?2 OR name = ?2) RETURN
 DELETE FROM sessions WHERE owner = ?1 AND id = ?2 RETURNING json_object('id', id, 'name', name, 'messages', message_count);
 
 -- show_history:
--- After ?3, or else the last ones before ?4; from the time ?5 to ?6; at most ?7 of them, ?8 characters of each.
+-- After ?3, or else the last ones before ?4, or else those up to the last error; from the time ?5 to ?6; at most ?7 of them, ?8 characters of each.
 WITH session AS (SELECT id, name, message_count FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2)),
   found AS (
     SELECT * FROM (SELECT * FROM messages WHERE ?3 IS NOT NULL AND session = (SELECT id FROM session) AND number > ?3
         AND number < ?4 AND created_at BETWEEN ?5 AND ?6 ORDER BY number LIMIT ?7 + 1)
     UNION ALL
     SELECT * FROM (SELECT * FROM messages WHERE ?3 IS NULL AND session = (SELECT id FROM session)
-        AND number < ?4 AND created_at BETWEEN ?5 AND ?6 ORDER BY number DESC LIMIT ?7 + 1)),
+        AND number < ifnull(?4, (SELECT max(number) + 1 FROM messages WHERE session = (SELECT id FROM session) AND is_error))
+        AND created_at BETWEEN ?5 AND ?6 ORDER BY number DESC LIMIT ?7 + 1)),
   numbered AS (SELECT *, row_number() OVER () AS place FROM found),
   page AS (SELECT * FROM numbered WHERE place <= ?7 ORDER BY number)
 SELECT json_object('session', id, 'name', name, 'total', message_count,
@@ -162,6 +166,16 @@ UPDATE sessions SET metadata = new.metadata, model = ifnull(?6, model), updated_
         WHERE owner = ?1 AND (id = ?2 OR name = ?2)))) AS new
   WHERE sessions.id = new.id
   RETURNING json_object('id', id, 'model', model, 'metadata', json(metadata));
+
+-- complete_session:
+-- Names and ids that begin with ?2, at most ?3 of them.
+WITH found AS (SELECT value, updated_at, kind FROM
+    (SELECT name AS value, updated_at, 1 AS kind FROM sessions WHERE owner = ?1 AND name IS NOT NULL
+      UNION ALL SELECT id, updated_at, 2 FROM sessions WHERE owner = ?1)
+  WHERE substr(value, 1, length(?2)) = ?2)
+SELECT json_object('total', count(*), 'hasMore', json(iif(count(*) > ?3, 'true', 'false')), 'values',
+    (SELECT json_group_array(value) FROM (SELECT value FROM found ORDER BY updated_at DESC, kind LIMIT ?3)))
+  FROM found;
 
 -- export_session:
 -- The file's name, ?3, comes back for whoever writes it.

@@ -17,6 +17,10 @@ RESULT_TYPES = {
     "server/discover": "DiscoverResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
+    "resources/list": "ListResourcesResult",
+    "resources/templates/list": "ListResourceTemplatesResult",
+    "resources/read": "ReadResourceResult",
+    "completion/complete": "CompleteResult",
 }
 SERVER_NOTIFICATIONS = {"notifications/progress": "ProgressNotification"}
 
@@ -31,6 +35,12 @@ def knows_progress_message(revision):
 
 def knows_structured_content(revision):
     return revision >= "2025-06-18"
+
+
+def capabilities(revision):
+    """What the server declares."""
+    known = {"tools": {}, "resources": {}}
+    return known if revision < "2025-03-26" else {**known, "completions": {}}
 
 
 def bad_arguments_are_results(revision):

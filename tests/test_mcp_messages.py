@@ -134,8 +134,7 @@ def test_params_that_are_no_object_are_refused(lisp, params):
 
 @pytest.mark.parametrize("revision", ALL_REVISIONS)
 @pytest.mark.parametrize("method", [
-    "resources/list", "resources/read", "resources/templates/list", "prompts/list", "prompts/get", "logging/setLevel",
-    "completion/complete", "tasks/get", "sampling/createMessage", "roots/list", "elicitation/create",
+    "prompts/list", "prompts/get", "logging/setLevel", "tasks/get", "sampling/createMessage", "roots/list", "elicitation/create",
     "notifications/progress", "tools", "TOOLS/LIST"])
 def test_methods_that_were_not_declared_do_not_exist(client, revision, method):
     client.open(revision)

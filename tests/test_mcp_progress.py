@@ -227,7 +227,7 @@ def test_pings_and_lists_are_answered_while_a_loop_runs(client, revision):
     for _ in range(20):
         assert client.result("ping") == {}
         assert client.result("tools/list")["tools"]
-        assert client.error("resources/list")["code"] == -32601
+        assert client.error("prompts/list")["code"] == -32601
     assert time.monotonic() - began < PATIENCE / 10
     assert not client.answered(request)
     client.cancel(request)

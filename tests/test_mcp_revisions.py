@@ -3,7 +3,8 @@
 import pytest
 
 from harness import META, stateless_meta
-from mcpschema import ALL_REVISIONS, HANDSHAKE_REVISIONS, NEWEST_HANDSHAKE, STATELESS, unknown_id_is_absent
+from mcpschema import (
+    ALL_REVISIONS, HANDSHAKE_REVISIONS, NEWEST_HANDSHAKE, STATELESS, capabilities, unknown_id_is_absent)
 
 CLIENT = {"name": "tests", "version": "1"}
 
@@ -19,7 +20,7 @@ def initialize_params(version):
 def test_a_known_revision_is_agreed_to(client, revision):
     result = client.initialize(revision)
     assert result["protocolVersion"] == revision
-    assert result["capabilities"] == {"tools": {}}
+    assert result["capabilities"] == capabilities(revision)
     assert result["serverInfo"]["name"] == "cl-mcp-server"
     assert result["serverInfo"]["version"].startswith("0.1.")
     assert result["instructions"].strip()
@@ -104,7 +105,7 @@ def test_discover_describes_the_server(client):
     client.open(STATELESS)
     result = client.result("server/discover")
     assert result["supportedVersions"] == [STATELESS]
-    assert result["capabilities"] == {"tools": {}}
+    assert result["capabilities"] == capabilities(STATELESS)
     assert result["instructions"].strip()
     assert result["resultType"] == "complete"
     assert isinstance(result["ttlMs"], int) and result["ttlMs"] >= 0
