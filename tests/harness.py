@@ -281,6 +281,7 @@ class Client:
         self.sent = {}
         self.repeatable = set()
         self.silenced = set()
+        self.crossed = {}  # requests whose answer may have been on its way when they were cancelled, and what was sent by then
         self._answers = {}
         self._problem = None
         self._next_id = 1_000_000  # far from the ids that tests choose
@@ -541,9 +542,15 @@ class Client:
     def evaluate(self, code, timeout=PATIENCE, **arguments):
         return self.evaluation(self.start_evaluation(code, **arguments), timeout)
 
-    def cancel(self, request_id):
-        """Cancels, and holds the server to saying nothing more about the request."""
-        self.silenced.add(id_key(request_id))
+    def cancel(self, request_id, may_cross=False):
+        """
+        Cancels, and holds the server to saying nothing more about the request. Where it may end at the same moment, its
+        answer may cross the cancellation; what is answered behind an answer to something later was not on its way.
+        """
+        if may_cross:
+            self.crossed[id_key(request_id)] = len(self.sent)
+        else:
+            self.silenced.add(id_key(request_id))
         self.notify("notifications/cancelled", {"requestId": request_id, "reason": "the test says so"})
 
     # The end
@@ -617,6 +624,8 @@ class Client:
                 assert key in self.sent, f"an answer to what was never asked: {str(message)[:500]}"
                 assert key not in settled or key in self.repeatable, f"answered twice: {str(message)[:500]}"
                 assert key not in self.silenced, f"answered although cancelled: {str(message)[:500]}"
+                late = key in self.crossed and settled.intersection(list(self.sent)[self.crossed[key]:])
+                assert not late, f"answered after it was cancelled: {str(message)[:500]}"
                 settled.add(key)
             elif message.get("method") == "notifications/progress":
                 self._verify_progress(message["params"], tokens, settled, last)
