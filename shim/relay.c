@@ -40,6 +40,8 @@
 
 #define NEVER UINT64_MAX
 
+#define SILENT "it does not answer any more"
+
 struct relay {
 	const struct relay_options *options;
 	struct input input;
@@ -398,7 +400,7 @@ static void keep_time(struct relay *relay, uint64_t now)
 		if (relay->asked_at != NEVER) {
 			/* The trouble began when it first did not answer, not when we stopped waiting. */
 			uint64_t began = relay->asked_at;
-			lose_link(relay, "it does not answer any more");
+			lose_link(relay, SILENT);
 			relay->trouble_since = relay->trouble_since == NEVER ? began : relay->trouble_since;
 			return;
 		}
@@ -499,6 +501,8 @@ static bool is_finished(struct relay *relay)
 		return true;
 	if (clock_ms() < end_deadline(relay))
 		return false;
+	if (counts_silence(relay) && relay->asked_at != NEVER)
+		lose_link(relay, SILENT);
 	if (!is_connected(relay))
 		answer_all(relay);
 	return true;

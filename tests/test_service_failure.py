@@ -123,6 +123,20 @@ def test_a_stalled_daemon_is_reported_and_used_again_when_it_wakes(own_runtime):
     # finish() makes sure that the late answer was dropped
 
 
+def test_a_client_that_leaves_a_stalled_daemon_is_told_what_became_of_its_requests(own_runtime):
+    client = own_runtime.client().open()
+    daemon = own_runtime.daemon_pid()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        request = client.start("ping")
+        client.end_of_input()
+        error = client.answer(request, 9)["error"]
+        assert client.wait() == 0
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    assert error["code"] == -32603 and "does not answer any more" in error["message"]
+
+
 def test_the_death_of_a_worker_is_reported_and_the_client_goes_on(own_runtime):
     client = own_runtime.client().open()
     session = client.evaluate("1").structured["session"]
