@@ -72,6 +72,14 @@ def test_float_traps_are_restored_after_every_evaluation(worker):
     assert worker.evaluate("(/ 1.0 0.0)").error_type == "DIVISION-BY-ZERO"
 
 
+def test_a_hundred_threads_fit_into_the_heap(worker):
+    """The main thread's stack of frames takes 15 megabytes, and would take as much for each."""
+    code = ("(let* ((lock (mp:make-lock)) (work (lambda () (mp:with-lock (lock) 1)))"
+            " (threads (mp:with-lock (lock) (loop repeat 100 collect (mp:process-run-function 'waiter work)))))"
+            " (mapc #'mp:process-join threads) (length threads))")
+    assert worker.value(code) == "100"
+
+
 def test_bad_foreign_access_is_reported_before_the_process_ends(zygote):
     worker = zygote.spawn()
     seq = worker.begin("(ffi:deref-pointer (ffi:make-pointer 8 :int) :int)")

@@ -170,3 +170,12 @@ def test_descriptors_stay_with_the_worker(worker):
     listed = worker.evaluate('(ext:system "ls -l /proc/self/fd")').stdout.decode()
     assert "pipe:" in listed and "socket:" not in listed and "eventfd" not in listed
     assert os.readlink(f"/proc/{worker.pid}/fd/0") == "/dev/null"
+
+
+def test_a_broken_pipe_ends_subprocesses_and_is_an_error_in_lisp(worker):
+    result = worker.evaluate('(ext:system "yes | head -1")')
+    assert (result.stdout, result.stderr) == (b"y\n", None)  # where the signal is ignored, `yes` complains
+    result = worker.evaluate('(let ((s (ext:run-program "/bin/true" nil :input :stream :output nil :wait nil)))'
+                             ' (loop (write-line "x" s) (finish-output s)))')
+    assert (result.outcome_name, result.error_type) == ("ERROR", "STREAM-ERROR")
+    assert worker.value("(+ 1 2)") == "3"
