@@ -62,7 +62,8 @@ static void become_daemon(const struct launch *launch)
 		say = READY_FD;
 		closefrom(READY_FD + 1);
 		reset_signals();
-		unsetenv("CL_MCP_SESSION"); /* this client's wish, not every client's */
+		unsetenv("CL_MCP_SESSION"); /* these are this client's wishes, not every client's */
+		unsetenv("CL_MCP_RESUME");
 		execl(launch->program, launch->program, "--socket", launch->socket, "--ready-fd", ready, (char *)NULL);
 	}
 	dprintf(say, "cannot run %s: %s\n", launch->program, strerror(errno));

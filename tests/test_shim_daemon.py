@@ -324,7 +324,7 @@ def test_the_daemon_is_started_detached_and_clean(directory):
          "os.dup2(os.open('/dev/null',os.O_RDONLY),40)\nos.set_inheritable(40,True)\n"
          "signal.signal(signal.SIGUSR1,signal.SIG_IGN)\nsignal.pthread_sigmask(signal.SIG_BLOCK,[signal.SIGUSR2])\n"
          f"os.execv({str(program)!r},[{str(program)!r}])"],
-        env=link_driver.environment_of(directory, CL_MCP_SESSION="mine"), cwd=directory, stdin=subprocess.PIPE,
+        env=link_driver.environment_of(directory, CL_MCP_SESSION="mine", CL_MCP_RESUME="1"), cwd=directory, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE)
     with shim:
         shim.stdin.write(request(1) + b"\n")
@@ -338,7 +338,7 @@ def test_the_daemon_is_started_detached_and_clean(directory):
         assert int(start["blocked"], 16) == 0
         # Python itself ignores SIGPIPE and SIGXFSZ.
         assert int(start["ignored"], 16) & ~(1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1) == 0
-        assert "CL_MCP_SESSION" not in start["environment"]
+        assert not {"CL_MCP_SESSION", "CL_MCP_RESUME"} & set(start["environment"])
         descriptors = start["descriptors"]
         assert descriptors["0"] == "/dev/null"
         assert descriptors["1"] == descriptors["2"] == str(directory / "log")
