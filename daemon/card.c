@@ -55,9 +55,16 @@ static struct json_object *clients_of(struct server *server, const char *id)
 	const struct conversation *conversation;
 
 	LIST_FOREACH(conversation, &server->conversations, next)
-	if (conversation->client && conversation->session && strcmp(conversation->session, id) == 0)
-		json_object_array_add(
-			clients, json_object_new_string(conversation->client_name ? conversation->client_name : "?"));
+	{
+		if (!conversation_is_in(conversation, id))
+			continue;
+		struct json_object *client = json_object_new_object();
+		json_object_object_add(client, "name",
+			json_object_new_string(conversation->client_name ? conversation->client_name : "?"));
+		json_object_object_add(client, "pid", json_object_new_int64(conversation->pid));
+		json_object_object_add(client, "since", json_object_new_int64((int64_t)conversation->since));
+		json_object_array_add(clients, client);
+	}
 	return clients;
 }
 
@@ -136,7 +143,20 @@ static void put_clients(struct text *text, struct json_object *card)
 	struct json_object *clients = json_object_object_get(card, "clients");
 
 	for (size_t i = 0; i < json_object_array_length(clients); i++)
-		text_printf(text, "%s%s", i ? ", " : "", json_object_get_string(json_object_array_get_idx(clients, i)));
+		text_printf(text, "%s%s", i ? ", " : "", card_text(json_object_array_get_idx(clients, i), "name"));
+}
+
+/* "claude-code (pid 4711) since 2026-01-20 14:30:22": the process is that of its shim. */
+static void put_attached(struct text *text, struct json_object *card)
+{
+	struct json_object *clients = json_object_object_get(card, "clients");
+
+	for (size_t i = 0; i < json_object_array_length(clients); i++) {
+		struct json_object *client = json_object_array_get_idx(clients, i);
+		text_printf(text, "%s%s (pid %" PRId64 ") since ", i ? ", " : "", card_text(client, "name"),
+			card_number(client, "pid"));
+		card_put_time(text, card_number(client, "since"));
+	}
 }
 
 void card_put_line(struct text *text, struct json_object *card)
@@ -188,7 +208,7 @@ void card_put_all(struct text *text, struct json_object *card)
 	put_process(text, card);
 	text_puts(text, "\nopen in: ");
 	if (json_object_array_length(json_object_object_get(card, "clients")) > 0)
-		put_clients(text, card);
+		put_attached(text, card);
 	else
 		text_puts(text, "no client");
 	if (*card_text(card, "model"))

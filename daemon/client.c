@@ -28,7 +28,7 @@ struct client {
 	LIST_ENTRY(client) next;
 	struct server *server;
 	struct peer *peer;
-	unsigned uid;                      /* of its process */
+	unsigned uid, pid;                 /* of its process */
 	struct conversation *conversation; /* NULL before its hello */
 	bool recalling;                    /* the store is asked what a former daemon agreed on */
 	struct frame_builder builder;
@@ -244,6 +244,7 @@ static void join_conversation(struct client *client, struct hello *hello)
 	client->conversation = conversation;
 	conversation_attach(conversation, &outlet, client);
 	conversation->owner = client->uid;
+	conversation->pid = client->pid;
 	free(conversation->directory);
 	conversation->directory = hello->directory ? hello->directory : new_text("/");
 	conversation_forget_use(conversation);
@@ -335,12 +336,13 @@ static void on_frame(void *context, struct frame *frame)
 
 static const struct peer_handler peer_handler = {.frame = on_frame, .gone = on_gone, .drained = on_drained};
 
-void client_new(struct server *server, int fd, unsigned uid)
+void client_new(struct server *server, int fd, unsigned uid, unsigned pid)
 {
 	struct client *client = new_zeroed(sizeof(*client));
 
 	client->server = server;
 	client->uid = uid;
+	client->pid = pid;
 	client->peer = peer_new(server->base, fd, &peer_handler, client);
 	LIST_INSERT_HEAD(&server->clients, client, next);
 	server->client_count++;

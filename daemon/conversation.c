@@ -34,6 +34,7 @@ static void release(struct conversation *conversation)
 	free(conversation->directory);
 	free(conversation->client_name);
 	free(conversation->used);
+	free(conversation->place);
 	free(conversation);
 }
 
@@ -92,6 +93,7 @@ void conversation_attach(struct conversation *conversation, const struct convers
 	conversation->outlet = outlet;
 	conversation->client = client;
 	conversation->ended = false;
+	conversation->since = store_universal_time();
 }
 
 void conversation_detach(struct conversation *conversation)
@@ -216,6 +218,8 @@ void conversation_use(struct conversation *conversation, const char *session)
 {
 	struct conversation *other;
 
+	if (!is_same(conversation->place, session))
+		replace_text(&conversation->place, session);
 	if (is_same(conversation->used, session))
 		return;
 	/* Whoever goes by the same name, there, is behind now; what it does next is told to the store again. */
@@ -227,13 +231,21 @@ void conversation_use(struct conversation *conversation, const char *session)
 	store_use_session(conversation->server->store, conversation->nonce, session);
 }
 
+bool conversation_is_in(const struct conversation *conversation, const char *session)
+{
+	return conversation->client &&
+		(is_same(conversation->session, session) || is_same(conversation->place, session));
+}
+
 void conversation_follow_session(struct server *server, const char *old_id, const char *new_id)
 {
 	struct conversation *conversation;
 
 	LIST_FOREACH(conversation, &server->conversations, next)
 	{
-		if (!conversation->session || strcmp(conversation->session, old_id) != 0)
+		if (is_same(conversation->place, old_id))
+			replace_text(&conversation->place, new_id);
+		if (!is_same(conversation->session, old_id))
 			continue;
 		conversation_choose(conversation, new_id);
 		conversation_save(conversation, NULL, NULL);

@@ -42,6 +42,9 @@ struct conversation {
 	struct visit_list visits;      /* and these wait for it */
 	char *directory;               /* where the client runs */
 	unsigned owner;                /* the uid of who is connected: its sessions are the ones that can be reached */
+	unsigned pid;                  /* of its shim */
+	uint64_t since;                /* that one is connected; universal time */
+	char *place;                   /* id of the session in which it did something last, also if it named it */
 	char *client_name;             /* as it calls itself; NULL if it has not told */
 	uint64_t lines_seen;           /* the highest line that came; lower ones come again */
 	uint64_t lines_settled;        /* what the store need not keep any more */
@@ -89,6 +92,8 @@ void conversation_follow_session(struct server *server, const char *old_id, cons
 void conversation_choose(struct conversation *conversation, const char *session);
 /* Something is done in that session for the client. */
 void conversation_use(struct conversation *conversation, const char *session);
+/* Somebody is connected whose own session that is, or who did something there last. */
+bool conversation_is_in(const struct conversation *conversation, const char *session);
 /* Its client goes by another name, or comes from elsewhere, than was known. */
 void conversation_forget_use(struct conversation *conversation);
 

@@ -73,12 +73,13 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
 		}
 		return;
 	}
-	if (unixsocket_check_peer(client) < 0) {
+	int pid = unixsocket_check_peer(client);
+	if (pid < 0) {
 		log_warning("a client of another user was turned away");
 		close(client);
 		return;
 	}
-	client_new(listener->server, client, geteuid());
+	client_new(listener->server, client, geteuid(), (unsigned)pid);
 }
 
 enum listener_status listener_open(struct server *server, const char *socket_path, char *problem, size_t size)

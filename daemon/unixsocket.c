@@ -26,7 +26,7 @@ int unixsocket_check_peer(int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return -errno;
-	return peer.uid == geteuid() ? 0 : -EPERM;
+	return peer.uid == geteuid() ? peer.pid : -EPERM;
 }
 
 int unixsocket_connect(const char *path)

@@ -13,7 +13,7 @@ int unixsocket_connect(const char *path) __attribute__((warn_unused_result));
  */
 int unixsocket_listen(const char *path) __attribute__((warn_unused_result));
 
-/* 0 if the process at the other end is our own user's, else -EPERM. */
+/* The pid of the process at the other end if that is our own user's, else -EPERM. */
 int unixsocket_check_peer(int fd) __attribute__((warn_unused_result));
 
 #endif

@@ -11,6 +11,7 @@ from harness import wait_until
 from link_driver import Daemon, Shim, runtime_directory
 from mcpschema import ALL_REVISIONS, NEWEST_HANDSHAKE, STATELESS
 from test_repl_session import at_terminal, repl
+from test_tool_sessions import present
 
 KILLS = int(os.environ.get("RESUME_KILLS", "20"))
 SEED = int(os.environ.get("RESUME_SEED", str(random.randrange(1 << 32))))
@@ -376,9 +377,9 @@ def test_after_a_kill_session_info_still_names_those_who_are_there(own_runtime):
     one, other = (speak(own_runtime.client("--session", "Shared"), name) for name in ("editor", "chat"))
     one.evaluate("1")
     other.evaluate("2")
-    assert sorted(one.tool("session-info").structured["clients"]) == ["chat", "editor"]
+    assert sorted(present(one)) == ["chat", "editor"]
     os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
-    wait_until(lambda: sorted(one.tool("session-info").structured["clients"]) == ["chat", "editor"], "both are back")
+    wait_until(lambda: sorted(present(one)) == ["chat", "editor"], "both are back")
 
 
 def test_calls_of_two_clients_run_in_the_order_in_which_they_came(own_runtime):
@@ -405,7 +406,7 @@ def test_two_clients_that_resume_at_once_share_the_session(own_runtime):
     answers = [client.evaluation(request) for client, request in requests]
     assert sorted(int(answer.text[3:]) for answer in answers) == list(range(1, 21))
     assert {answer.structured["session"] for answer in answers} == {session}
-    assert clients[0].tool("session-info").structured["clients"] == ["tests", "tests"]
+    assert present(clients[0]) == ["tests", "tests"]
 
 
 # ---- the options and the environment

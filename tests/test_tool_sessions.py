@@ -4,10 +4,13 @@ import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
+import time
 
 import pytest
 
-from harness import alive, copies_of, wait_until
+from harness import alive, copies_of, kilobytes, wait_until
 from mcpschema import ALL_REVISIONS, STATELESS
 
 NOBODY_S = "session-20260120-143022-A4F2"
@@ -28,6 +31,11 @@ def info(client, session):
 
 def listed(client, **arguments):
     return client.tool("list-sessions", **arguments).structured
+
+
+def present(client, **arguments):
+    """The names of the clients that are there."""
+    return [one["name"] for one in client.tool("session-info", **arguments).structured["clients"]]
 
 
 def failure(answer):
@@ -130,7 +138,7 @@ def test_sessions_are_listed_last_used_first_with_counts_state_memory_and_client
     assert page["total"] == 2 and "next_cursor" not in page
     mine = next(card for card in page["sessions"] if card["id"] != asleep)
     assert (mine["state"], mine["evaluations"], mine["messages"]) == ("idle", 1, 2)
-    assert mine["memory_kb"] > 1000 and mine["clients"] == ["tests"]
+    assert mine["memory_kb"] > 1000 and [one["name"] for one in mine["clients"]] == ["tests"]
     text = client.tool("list-sessions").text
     assert re.search(rf'{mine["id"]}: idle, 1 evaluation, 2 messages, [\d.]+ MB, used \d{{4}}-.*, open in tests', text)
     assert f'{asleep} "Asleep": stored, 0 evaluations, 0 messages, used ' in text
@@ -172,7 +180,7 @@ def test_session_info_without_an_argument_tells_of_the_connection_s_own(lisp):
     assert failure(answer) == "SESSION-NOT-FOUND" and "list-sessions" in answer.text
     lisp.evaluate("(defpackage :mine (:use :cl)) (in-package :mine)")
     card = lisp.tool("session-info").structured
-    assert (card["package"], card["evaluations"], card["messages"], card["clients"]) == ("MINE", 1, 2, ["tests"])
+    assert (card["package"], card["evaluations"], card["messages"]) == ("MINE", 1, 2) and present(lisp) == ["tests"]
     assert card["directory"] == str(lisp.runtime.directory) and card["pid"] and card["protected"] in (0, 1)
 
 
@@ -183,9 +191,36 @@ def test_two_clients_of_one_session_are_both_named_and_see_each_other_s_work(run
     requests = [(client, client.start_evaluation("(incf *n*)")) for client in (first, second) * 20]
     values = sorted(int(client.evaluation(request).text[3:]) for client, request in requests)
     assert values == list(range(1, 41))
-    assert first.tool("session-info").structured["clients"] == ["tests", "tests"]
+    assert present(first) == ["tests", "tests"]
     second.finish()
-    wait_until(lambda: first.tool("session-info").structured["clients"] == ["tests"], "one of them is left")
+    wait_until(lambda: present(first) == ["tests"], "one of them is left")
+
+
+def test_session_info_names_who_is_there_with_the_shim_s_pid_and_the_time(lisp, connect):
+    lisp.evaluate("1")
+    answer = lisp.tool("session-info")
+    (client,) = answer.structured["clients"]
+    assert client == {"name": "tests", "pid": lisp.process.pid, "since": client["since"]}
+    assert 0 <= time.time() + 2208988800 - client["since"] < 60
+    assert re.search(rf"\nopen in: tests \(pid {lisp.process.pid}\) since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d$", answer.text, re.M)
+
+
+def test_who_works_in_a_session_by_naming_it_is_there_until_it_works_elsewhere(lisp, connect):
+    guest = connect().open(STATELESS)
+    one, other = made(lisp), made(lisp)
+    guest.evaluate("1", session=one)
+    assert present(lisp, session=one) == ["tests"] and present(lisp, session=other) == []
+    guest.evaluate("1", session=other)
+    assert present(lisp, session=one) == [] and present(lisp, session=other) == ["tests"]
+    guest.finish()
+    wait_until(lambda: present(lisp, session=other) == [], "it is gone")
+
+
+def test_the_memory_that_is_told_is_what_the_process_holds_beside_files(lisp):
+    lisp.evaluate("(progn (defvar *big* (make-array 30000000 :element-type '(unsigned-byte 8) :initial-element 1)) t)")
+    card = lisp.tool("session-info").structured
+    anonymous = kilobytes(card["pid"], "RssAnon", file="status")
+    assert anonymous > 29_000 and abs(card["memory_kb"] - anonymous) < 2_000
 
 
 def test_session_info_answers_while_an_evaluation_runs(lisp):
@@ -329,23 +364,69 @@ def test_a_session_that_is_opened_and_deleted_at_once_is_answered_for_and_leaves
 
 # ---- who may
 
-@pytest.mark.parametrize("tool", ["session-info", "resume-session", "rename-session", "delete-session", "evaluate-lisp"])
+# What a call of each tool that is for one session needs beside the session.
+ONE_SESSION = {
+    "add-message": {"role": "user", "content": "x"}, "configure-limits": {}, "delete-session": {}, "evaluate-lisp": {"code": "1"},
+    "export-session": {}, "list-definitions": {}, "load-system": {"system": "x"}, "read-output": {}, "rename-session": {"name": "x"},
+    "reset-session": {}, "resume-session": {}, "search-sessions": {"query": "x"}, "session-history": {}, "session-info": {},
+    "set-session-metadata": {},
+}
+NO_SESSION = {"create-session", "import-session", "list-sessions"}
+
+
+def test_every_tool_that_can_be_for_one_session_takes_its_id_or_name(lisp):
+    tools = {tool["name"]: tool["inputSchema"]["properties"] for tool in lisp.result("tools/list")["tools"]}
+    assert {name for name, properties in tools.items() if properties.get("session", {}).get("type") == "string"} == set(ONE_SESSION)
+    assert set(tools) == set(ONE_SESSION) | NO_SESSION
+
+
+@pytest.mark.parametrize("tool", sorted(ONE_SESSION))
+def test_a_tool_finds_a_session_by_its_id_and_by_its_name(lisp, tool):
+    arguments = dict(ONE_SESSION[tool])
+    name = f"For {tool}"
+    session = made(lisp, name=name)
+    if tool == "rename-session":
+        arguments["name"] = name
+    by_name = lisp.tool(tool, session=name, **arguments)
+    if tool == "delete-session":
+        assert failure(by_name) == "INVALID-SESSION-ID"
+    else:
+        assert "SESSION" not in by_name.text.split("\n")[0]
+    assert "SESSION" not in lisp.tool(tool, session=session, **arguments).text.split("\n")[0]
+
+
+@pytest.mark.parametrize("tool", sorted(ONE_SESSION))
 def test_an_id_that_nobody_has_and_one_of_the_wrong_shape_are_told_apart(lisp, tool):
-    more = {"rename-session": {"name": "x"}, "evaluate-lisp": {"code": "1"}}.get(tool, {})
-    unknown = lisp.tool(tool, session=NOBODY_S, **more)
+    unknown = lisp.tool(tool, session=NOBODY_S, **ONE_SESSION[tool])
     assert failure(unknown) == "SESSION-NOT-FOUND" and "list-sessions" in unknown.text
-    assert failure(lisp.tool(tool, session="session-2026", **more)) == "INVALID-SESSION-ID"
+    assert failure(lisp.tool(tool, session="session-2026", **ONE_SESSION[tool])) == "INVALID-SESSION-ID"
 
 
-@pytest.mark.parametrize("tool", ["session-info", "resume-session", "rename-session", "delete-session", "evaluate-lisp"])
-def test_a_foreign_session_answers_as_one_that_is_not_there(own_runtime, tool):
+def test_a_foreign_session_answers_every_tool_as_one_that_is_not_there(own_runtime):
     """The owner in its row is what decides."""
     client = own_runtime.client().open()
     session = made(client, name="Somebody's")
     with sqlite3.connect(own_runtime.database) as database:
         database.execute("UPDATE sessions SET owner = owner + 1 WHERE id = ?", (session,))
-    more = {"rename-session": {"name": "x"}, "evaluate-lisp": {"code": "1"}}.get(tool, {})
-    foreign, unknown = (client.tool(tool, session=name, **more) for name in (session, NOBODY_S))
-    assert failure(foreign) == "SESSION-NOT-FOUND" and foreign.text.replace(session, NOBODY_S) == unknown.text
+    for tool, more in ONE_SESSION.items():
+        foreign, unknown = (client.tool(tool, session=name, **more) for name in (session, NOBODY_S))
+        assert failure(foreign) == "SESSION-NOT-FOUND" and foreign.text.replace(session, NOBODY_S) == unknown.text, tool
+    by_name = client.tool("session-info", session="Somebody's").text
+    assert by_name == client.tool("session-info", session="Nobody's").text.replace("Nobody's", "Somebody's")
     assert listed(client)["total"] == 0
     assert made(client, name="Somebody's")  # names are unique per owner
+
+
+def test_another_user_is_turned_away_even_where_files_would_let_him_in(own_runtime):
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    own_runtime.ready()
+    for path, mode in ((own_runtime.directory, 0o711), (own_runtime.directory / "socket", 0o666)):
+        path.chmod(mode)
+    try_it = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.settimeout(20);"
+              "print(s.recv(1))")
+    done = subprocess.run([sys.executable, "-c", try_it, str(own_runtime.directory / "socket")], user=65534, group=65534,
+                          extra_groups=[], cwd="/", capture_output=True, text=True, timeout=30, check=False)
+    own_runtime.directory.chmod(0o700)
+    assert done.stdout == "b''\n", done.stderr
+    assert "a client of another user was turned away" in own_runtime.log_tail()
