@@ -171,17 +171,35 @@ part of how the called one does its work."
 
 ;;; Text
 
+(defvar *failures* nil
+  "While calls are printed a list: behind its first element, the objects that could not be printed. They are not tried
+again, because a printer that recurs without end takes its time.")
+
+(defun part-text (object)
+  (if (member object (rest *failures*))
+      (unprintable-text object)
+      (multiple-value-bind (text failed) (object-text object)
+        (when (and failed *failures*)
+          (push object (rest *failures*)))
+        text)))
+
 (defun call-text (call)
   "CALL printed; if that fails, each of its parts for itself."
   (if (known-p call)
       (or (plain-text call)
-          (printing-bounded (stream +frame-length+) (prin1 call stream))
-          (printing-bounded (stream +frame-length+) (format stream "(~{~A~^ ~})" (mapcar #'object-text call))))
+          (and (not (intersection call (rest *failures*)))
+               (printing-bounded (stream +frame-length+) (prin1 call stream)))
+          (printing-bounded (stream +frame-length+) (format stream "(~{~A~^ ~})" (mapcar #'part-text call))))
       (concatenate 'string "(" (object-text (first call)) " ...)")))
 
-(defun print-frames (condition)
-  "Each call becomes an item. What CONDITION says of itself may be nonsense."
-  (dolist (call (handler-case (frame-calls condition)
-                  (serious-condition () nil)))
-    (unless (printing-item +frames+ (write-string (call-text call) *frames*))
-      (return))))
+(defun calls-to-show (condition)
+  "What CONDITION says of itself may be nonsense."
+  (handler-case (frame-calls condition)
+    (serious-condition () nil)))
+
+(defun print-calls (calls)
+  "Each of CALLS becomes an item."
+  (let ((*failures* (list nil)))
+    (dolist (call calls)
+      (unless (printing-item +frames+ (write-string (call-text call) *frames*))
+        (return)))))

@@ -35,8 +35,15 @@
     (printing-item +error-type+ (write type :stream *error-type*)))
   (printing-item +error-message+ (write-string message *error-message*)))
 
+(defun report-calls (calls condition)
+  "Where a stack is exhausted, nothing that the user prints in his own way has room; so this is left to WITH-REPORTS."
+  (if (typep condition 'ext:stack-overflow)
+      (throw 'exhausted calls)
+      (print-calls calls)))
+
 (defun report (condition)
   "Tell the host all about CONDITION. The stacks are still those of the error."
+  (clear-channel +frames+) ; those of an error during whose cleanup this one has happened
   (with-report-syntax
     (if *source*
         (put-error (reading-type condition)
@@ -44,7 +51,7 @@
                            (reading-message condition *code* *form-start* (file-position *source*) *forms-done*)
                            (mend-readtable)))
         (put-error (public-type condition) (safe-message condition)))
-    (print-frames condition)))
+    (report-calls (calls-to-show condition) condition)))
 
 (defun report-in-thread (condition)
   "A thread of the user's has no evaluation to end; what went wrong shows on standard error."
@@ -168,7 +175,12 @@ package that was GIVEN for this call alone is not."
      (restart-bind ((abort #'end-by-abort :report-function #'describe-abort))
        (handler-bind ((warning #'on-warning)
                       (serious-condition #'on-serious-condition))
-         ,@body))))
+         (let ((calls (catch 'exhausted
+                        ,@body
+                        t)))
+           (unless (eq calls t)
+             (with-report-syntax (print-calls calls))
+             (end-with-error)))))))
 
 (defun session-package ()
   (if (package-name *session-package*)

@@ -121,7 +121,7 @@ ever. Waiting can be stopped."
       (with-reports (warn "warm"))
       (with-report-syntax
         (put-error (public-type condition) (safe-message condition))
-        (print-frames condition))
+        (print-calls (calls-to-show condition)))
       (fresh-line *stdout*)))
   (dolist (channel (list +stdout+ +stderr+ +values+ +warnings+ +error-type+ +error-message+ +frames+))
     (clear-channel channel))

@@ -79,11 +79,15 @@ the user's or at length."
        (let ((text (with-output-to-string (stream) (prin1 object stream))))
          (and (<= (length text) +object-length+) text))))
 
+(defun unprintable-text (object)
+  (format nil "#<unprintable ~A>" (class-name (class-of object))))
+
 (defun object-text (object)
-  "OBJECT printed for a report, or what can be said of it if printing it fails."
-  (or (plain-text object)
-      (printing-bounded (stream +object-length+) (prin1 object stream))
-      (format nil "#<unprintable ~A>" (class-name (class-of object)))))
+  "OBJECT printed for a report, or what can be said of it if printing it fails; then the second value is true."
+  (let ((text (or (plain-text object)
+                  (printing-bounded (stream +object-length+) (prin1 object stream)))))
+    (values (or text (unprintable-text object))
+            (null text))))
 
 ;;; Values
 

@@ -142,6 +142,27 @@ def test_endless_recursion_shows_its_innermost_calls(worker):
     assert result.error_type == "TYPE-ERROR" or result.kind == "r"
 
 
+def test_endless_recursion_in_a_printer_shows_it_too(worker):
+    worker.evaluate("(defclass deep () ())")
+    for define, call, frame in [
+            ("(defmethod print-object ((it deep) s) (print-object it s))", "(print (make-instance 'deep))",
+             r"\(PRINT-OBJECT #<unprintable DEEP> #<.*>\)"),
+            ("(defun deeper (it s) (1+ (deeper it s))) (defmethod print-object ((it deep) s) (deeper it s))",
+             "(make-instance 'deep)", r"\(DEEPER #<unprintable DEEP> #<.*>\)")]:
+        worker.evaluate(define)
+        result = worker.evaluate(call)
+        assert result.error_type == "STORAGE-CONDITION" and len(result.frame) == 20
+        assert all(re.fullmatch(frame, found) for found in result.frame), result.frame
+        assert worker.value("(+ 1 2)") == "3"
+
+
+def test_an_error_in_a_cleanup_form_shows_its_own_frames_only(worker):
+    assert frames(worker, "(catch 'a (unwind-protect (error \"x\") (throw 'a 1))) (car 5)") == ["(CAR 5)"]
+    assert frames(worker, "(unwind-protect (error \"x\") (car 5))") == ["(CAR 5)"]
+    result = worker.evaluate("(defun deep (x) (1+ (deep x))) (unwind-protect (deep 1) (car 5))")
+    assert (result.error_type, result.frame) == ("TYPE-ERROR", ["(CAR 5)"])
+
+
 def test_frames_and_their_number_are_bounded(worker):
     long = frames(worker, "(defun f (n x) (if (= n 0) (car n) (1+ (f (1- n) x)))) (f 50 (make-list 1000))")
     assert len(long) == 20 and long[1] == "(F 0 (NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL ...))"
