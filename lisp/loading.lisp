@@ -110,10 +110,20 @@
             when (and (member (symbol-name name) '("NAME" "SYSTEM") :test #'string=) (slot-boundp condition name))
               return (slot-value condition name)))))
 
+(defvar *missing* nil
+  "What ASDF said when it did not find all that it needed, while Quicklisp is asked.")
+
+(defun required-by (name)
+  "The name of the system that needs the system NAME, if ASDF has said so."
+  (and (typep *missing* 'asdf:missing-dependency)
+       (equalp (string name) (ignore-errors (string (asdf/find-component:missing-requires *missing*))))
+       (system-name (asdf/find-component:missing-required-by *missing*))))
+
 (defun failure-cause (condition)
   "What went wrong, for itself."
   (let ((not-found (quicklisp-name condition)))
-    (cond (not-found (format nil "System ~S not found in any known distribution." not-found))
+    (cond (not-found (format nil "System ~S not found in any known distribution.~@[~%It is required by ~S.~]"
+                             not-found (required-by not-found)))
           (t (typecase condition
                (asdf:missing-component (missing-message condition))
                (asdf:circular-dependency (circular-message condition))
@@ -135,13 +145,13 @@
     (format nil "~%while loading ~A" (if file (namestring file) (asdf:component-name (cdr *action*))))))
 
 (defun failure-message (condition)
-  "What went wrong, where, and what was printed before."
+  "What went wrong, where, and what was printed before; but a system that nobody has is told in the contract's words alone."
   (format nil "~@[~A: ~]~A~@[~A~]~@[~2%~A~]"
           (and *compiling* (type-text condition))
           (or (ignore-errors (failure-cause condition)) (safe-message condition))
           (ignore-errors (cond (*compiling* (compiling-place))
                                (*action* (loading-place))))
-          (chatter)))
+          (and (not (quicklisp-name condition)) (chatter))))
 
 ;;; Quicklisp, if the user has it
 
@@ -171,7 +181,7 @@
     (asdf:missing-component (missing)
       (let ((quickload (quicklisp)))
         (if quickload
-            (funcall quickload name)
+            (let ((*missing* missing)) (funcall quickload name))
             (error missing))))))
 
 (defun canonical-name (text)

@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from harness import wait_until
+
 DEFAULTS = ("timeout: 300 seconds (default)\nload-timeout: 1800 seconds (default)\nmax-heap: 1024 megabytes (default)\n"
             "max-output: 100000 characters (default)\nmax-value: 100000 characters (default)\nmax-nesting: 10000 levels (default)")
 
@@ -43,6 +45,35 @@ def test_the_sessions_timeout_counts_where_a_call_sets_none(lisp):
     assert answer.text.startswith("[ERROR] TIMEOUT\n") and "configure-limits" in answer.text and "`timeout`" in answer.text
     assert lisp.tool("evaluate-lisp", code="(progn (sleep 0.4) *kept*)", timeout=60).text == "=> 1"
     assert lisp.evaluate("*kept*").text == "=> 1"
+
+
+def test_loading_has_a_time_limit_of_its_own(own_runtime):
+    (own_runtime.directory / "slow.asd").write_text('(defsystem "slow" :components ((:file "slow")))')
+    (own_runtime.directory / "slow.lisp").write_text("(sleep *nap*)")
+    with start_with(own_runtime, "--ceiling", "load-timeout=60"):
+        client = own_runtime.client(directory=own_runtime.directory).open()
+        client.evaluate("(defvar *nap* 0.3)")
+        assert "load-timeout: 60 seconds (default), at most 60" in client.tool("configure-limits", timeout=0.1).text
+        assert client.tool("load-system", system="slow").text == "Loading system: slow\nLoaded: slow"
+        client.evaluate("(setf *nap* 1000)")
+        client.tool("configure-limits", timeout=300, load_timeout=0.3)
+        (own_runtime.directory / "slow.asd").rename(own_runtime.directory / "slower.asd")
+        (own_runtime.directory / "slower.asd").write_text('(defsystem "slower" :components ((:file "slow")))')
+        answer = client.tool("load-system", system="slower")
+        assert answer.text.startswith("[ERROR] TIMEOUT\n") and "load-timeout" in answer.text
+        assert "load-timeout can be 60 seconds at most" in client.tool("load-system", system="slower", timeout=61).text
+        assert client.evaluate("*nap*").text == "=> 1000"
+
+
+def test_a_loop_whose_client_is_gone_ends_at_its_time_limit(own_runtime):
+    with own_runtime.client("--session", "work") as watching:
+        watching.open().evaluate("(defvar *count* 0)")
+        leaving = own_runtime.client("--session", "work").open()
+        leaving.start_evaluation("(loop (incf *count*))", timeout=0.5)
+        wait_until(lambda: own_runtime.status()["sessions"][0]["state"] == "running", "it runs")
+        leaving.process.kill()
+        leaving.abandon()
+        assert watching.evaluate("(plusp *count*)", timeout=10).text == "=> T"
 
 
 def test_the_heap_limit_is_the_sessions_and_can_be_changed(lisp):

@@ -256,6 +256,14 @@ def test_an_error_while_loading_is_told_with_its_file_and_what_was_printed(worke
         f"while loading {place}/mine-0.lisp\n\nchatter\n; WARNING: odd 1")
 
 
+def test_a_conflict_of_packages_is_a_package_error(worker, place):
+    define(place, "mine", "(defpackage :mine (:use :cl) (:export #:clash)) (use-package :mine :cl-user)")
+    worker.evaluate("(defvar clash 1)")
+    kind, message = failure(worker, "mine")
+    assert kind == "PACKAGE-ERROR" and "a name conflict" in message
+    assert message.endswith(f"\nwhile loading {place}/mine-0.lisp")
+
+
 def test_a_lot_of_chatter_is_told_by_its_end(worker, place):
     define(place, "mine", '(dotimes (i 100000) (print i)) (error "x")')
     kind, message = failure(worker, "mine")
@@ -389,7 +397,10 @@ STAND_IN = """
   (write-line "To load something: chatter")
   (pushnew (merge-pathnames "quicklisp/software/" (user-homedir-pathname)) asdf:*central-registry* :test #'equal)
   (if (asdf:find-system name nil)
-      (asdf:load-system name)
+      (handler-case (asdf:load-system name)
+        (asdf:missing-dependency (missing)
+          (quickload (string-downcase (asdf/find-component:missing-requires missing)))
+          (asdf:load-system name)))
       (error 'system-not-found :name name)))
 """
 
@@ -421,9 +432,16 @@ def test_quicklisp_loads_what_asdf_does_not_find(quicklisp, worker, place):
 
 def test_what_quicklisp_does_not_find_either_is_told_as_the_contract_says(quicklisp, worker):
     quicklisp.mkdir()
-    kind, message = failure(worker, "nonexistent")
-    assert kind == "QUICKLISP-CLIENT:SYSTEM-NOT-FOUND"
-    assert message.split("\n\n")[0] == 'System "nonexistent" not found in any known distribution.'
+    assert failure(worker, "nonexistent") == ("QUICKLISP-CLIENT:SYSTEM-NOT-FOUND",
+                                              'System "nonexistent" not found in any known distribution.')
+
+
+def test_what_a_system_needs_and_nobody_has_is_told_with_who_needs_it(quicklisp, worker, place):
+    quicklisp.mkdir()
+    define(place, "mine", "", depends_on='("nonexistent")')
+    assert failure(worker, "mine") == (
+        "QUICKLISP-CLIENT:SYSTEM-NOT-FOUND",
+        'System "nonexistent" not found in any known distribution.\nIt is required by "mine".')
 
 
 def test_quicklisp_is_left_alone_by_what_asdf_finds(quicklisp, worker, place):
