@@ -279,18 +279,19 @@ static void take_hello(struct client *client, struct frame *frame)
 
 /* ---- lines */
 
-static void note_settled(struct conversation *conversation, uint64_t line)
+static void note_settled(struct conversation *conversation, uint64_t line, const uint64_t *open, size_t open_count)
 {
 	if (line < conversation->lines_settled + SETTLE_STEP || !conversation->answers_stored)
 		return;
 	conversation->lines_settled = line;
 	conversation->answers_stored = false;
-	store_settle(conversation->server->store, conversation->nonce, line);
+	store_settle(conversation->server->store, conversation->nonce, line, open, open_count);
 }
 
 static void take_line(struct client *client, struct frame *frame)
 {
-	uint64_t line = 0, settled = 0;
+	uint64_t line = 0, settled = 0, open[LINK_OPEN_MAX];
+	size_t open_count = 0;
 	struct field field, text = {0};
 	enum frame_status status;
 	bool good = true;
@@ -302,12 +303,14 @@ static void take_line(struct client *client, struct frame *frame)
 			good = field_number(&field, &settled);
 		else if (field.tag == LINK_TAG_TEXT)
 			text = field;
+		else if (field.tag == LINK_TAG_OPEN)
+			good = open_count < LINK_OPEN_MAX && field_number(&field, &open[open_count++]);
 	}
 	if (!good || status == FRAME_BROKEN || line == 0) {
 		refuse(client, "The shim sent a line that makes no sense.");
 		return;
 	}
-	note_settled(client->conversation, settled);
+	note_settled(client->conversation, settled, open, open_count);
 	if (frame->type == LINK_OVERSIZE)
 		mcp_oversize(client->conversation, line);
 	else

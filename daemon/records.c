@@ -7,6 +7,8 @@
 #include "job.h"
 #include "text.h"
 
+#include <inttypes.h>
+
 /* ---- sessions */
 
 static const enum store_status statuses[] = {
@@ -227,12 +229,19 @@ void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE
 	store_enqueue(store, job);
 }
 
-void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line)
+void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, const uint64_t *open,
+	size_t open_count)
 {
 	struct job *job = job_new(DATABASE_SETTLE, true);
+	struct text list = {0};
 
+	for (size_t i = 0; i < open_count; i++)
+		text_printf(&list, "%s%" PRIu64, i ? "," : "[", open[i]);
+	text_puts(&list, open_count ? "]" : "[]");
 	job_put_nonce(job, nonce);
 	job_put_number(job, line);
+	job_put_text(job, list.data);
+	text_free(&list);
 	store_enqueue(store, job);
 }
 
@@ -289,7 +298,7 @@ void store_forget_conversation(struct store *store, const uint8_t nonce[static L
 
 	job_put_nonce(job, nonce);
 	store_enqueue(store, job);
-	store_settle(store, nonce, INT64_MAX);
+	store_settle(store, nonce, INT64_MAX, NULL, 0);
 }
 
 static void deliver_conversation(struct job *job)

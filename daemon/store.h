@@ -123,8 +123,9 @@ void store_find_output(struct store *store, const char *session, uint64_t seq, c
 /* Keeps an answer until its line is settled; NULL means that the request was cancelled. */
 void store_add_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
 	const char *answer, size_t length);
-/* Answers to lines up to this one are not needed any more. */
-void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line);
+/* Answers to lines up to this one are not needed any more, save to those that are open. */
+void store_settle(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, const uint64_t *open,
+	size_t open_count);
 
 struct store_found_answer {
 	const char *text; /* NULL if it was cancelled */

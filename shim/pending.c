@@ -13,8 +13,6 @@
 
 #define FIRST_CAPACITY 16
 #define SWEEP_FROM 64
-/* Where the text stands in the frame of a line: behind the frame's header, two numbers and its own header. */
-#define TEXT_OFFSET (FRAME_HEADER + 2 * (FRAME_FIELD_HEADER + sizeof(uint64_t)) + FRAME_FIELD_HEADER)
 
 static size_t memory_of(const struct pending_line *line)
 {
@@ -37,12 +35,17 @@ static struct pending_line *append(struct pending *pending)
 
 void pending_add(struct pending *pending, const char *text, size_t length)
 {
+	uint64_t open[LINK_OPEN_MAX];
+	size_t count;
+	uint64_t settled = pending_settled_save(pending, open, LINK_OPEN_MAX, &count);
 	struct pending_line *line = append(pending);
 
 	frame_begin(&line->frame, LINK_LINE);
 	frame_put_number(&line->frame, LINK_TAG_LINE, line->number);
-	frame_put_number(&line->frame, LINK_TAG_LINES_SETTLED, pending_settled_up_to(pending));
+	frame_put_number(&line->frame, LINK_TAG_LINES_SETTLED, settled);
 	frame_put(&line->frame, LINK_TAG_TEXT, text, length);
+	for (size_t i = 0; i < count; i++)
+		frame_put_number(&line->frame, LINK_TAG_OPEN, open[i]);
 	frame_end(&line->frame);
 	pending->memory += memory_of(line);
 }
@@ -135,12 +138,35 @@ bool pending_settle(struct pending *pending, uint64_t number)
 	return true;
 }
 
+uint64_t pending_settled_save(const struct pending *pending, uint64_t *open, size_t max, size_t *count)
+{
+	uint64_t settled = 0;
+	size_t seen = 0;
+
+	*count = 0;
+	/* The line behind the last one has not come yet. */
+	for (size_t i = 0; i <= pending->count; i++) {
+		bool is_last = i == pending->count;
+		uint64_t number = is_last ? pending->last_number + 1 : pending->lines[i].number;
+
+		if (!is_last && pending->lines[i].state == PENDING_SETTLED)
+			continue;
+		if (seen == 0 || open[seen - 1] + 1 < number) {
+			settled = number - 1;
+			*count = seen;
+		}
+		if (seen == max || is_last)
+			break;
+		open[seen++] = number;
+	}
+	return settled;
+}
+
 uint64_t pending_settled_up_to(const struct pending *pending)
 {
-	for (size_t i = 0; i < pending->count; i++)
-		if (pending->lines[i].state != PENDING_SETTLED)
-			return pending->lines[i].number - 1;
-	return pending->last_number;
+	size_t count;
+
+	return pending_settled_save(pending, NULL, 0, &count);
 }
 
 const struct pending_line *pending_first_waiting(const struct pending *pending)
@@ -153,10 +179,18 @@ const struct pending_line *pending_first_waiting(const struct pending *pending)
 
 const char *pending_text(const struct pending_line *line, size_t *length)
 {
-	if (line->frame.data[FRAME_HEADER - 1] != LINK_LINE)
+	struct frame frame;
+	struct field field;
+	size_t size;
+
+	if (frame_open(line->frame.data, line->frame.length, &frame, &size) != FRAME_READY)
 		return NULL;
-	*length = line->frame.length - TEXT_OFFSET;
-	return (const char *)line->frame.data + TEXT_OFFSET;
+	while (frame_next(&frame, &field) == FRAME_READY)
+		if (field.tag == LINK_TAG_TEXT) {
+			*length = field.length;
+			return (const char *)field.data;
+		}
+	return NULL;
 }
 
 /* Steps over lines whose answer came before they were sent again. */

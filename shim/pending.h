@@ -49,8 +49,10 @@ bool pending_answered(struct pending *pending, uint64_t number) __attribute__((w
 /* False if the line is settled already or was never read. */
 bool pending_settle(struct pending *pending, uint64_t number) __attribute__((warn_unused_result));
 
-/* All lines up to this number are settled. */
+/* All lines up to this number are settled; */
 uint64_t pending_settled_up_to(const struct pending *pending);
+/* or all save some, at most max, which come in open. */
+uint64_t pending_settled_save(const struct pending *pending, uint64_t *open, size_t max, size_t *count);
 
 /* The first line that waits for an answer, or NULL; and its text, NULL if it was too long. */
 const struct pending_line *pending_first_waiting(const struct pending *pending);

@@ -34,7 +34,7 @@ INSERT OR REPLACE INTO answers (nonce, line, item, tool, answer) VALUES (?1, ?2,
 SELECT answer, tool FROM answers WHERE nonce = ?1 AND line = ?2 AND item = ?3;
 
 -- settle:
-DELETE FROM answers WHERE nonce = ?1 AND line <= ?2;
+DELETE FROM answers WHERE nonce = ?1 AND line <= ?2 AND line NOT IN (SELECT value FROM json_each(?3));
 
 -- save_conversation:
 INSERT INTO conversations (nonce, revision, initialize_line, session, has_begun, directory, client, saved_at)

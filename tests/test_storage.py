@@ -135,3 +135,20 @@ def test_a_full_disk_refuses_evaluations_and_is_forgotten_when_there_is_room_aga
         own_runtime.control("shutdown")
     finally:
         subprocess.run(["umount", "-l", state], check=True)
+
+
+def test_answers_behind_a_request_that_stays_open_are_not_kept(own_runtime):
+    client = own_runtime.client().open()
+    other = client.tool("create-session").structured["id"]
+    loop = client.start_evaluation("(loop)")
+
+    def answers():
+        with sqlite3.connect(own_runtime.database) as database:
+            return database.execute("SELECT count(*) FROM answers").fetchone()[0]
+
+    for _ in range(300):
+        client.evaluate("1", session=other)
+    wait_until(lambda: answers() < 150, "those that the client has are forgotten")
+    os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+    assert client.evaluate("2", session=other).text == "=> 2"
+    client.cancel(loop)

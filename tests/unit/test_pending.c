@@ -233,6 +233,50 @@ static void a_request_that_stays_open_holds_no_others(void **state)
 	pending_free(&pending);
 }
 
+static void what_is_settled_behind_open_lines_is_told_with_them(void **state)
+{
+	struct pending pending = {0};
+	uint64_t open[2];
+	size_t count;
+
+	(void)state;
+	for (int i = 0; i < 9; i++)
+		add(&pending, "x");
+	assert_int_equal(pending_settled_save(&pending, open, 2, &count), 0);
+	assert_int_equal(count, 0);
+	assert_true(pending_settle(&pending, 2));
+	assert_true(pending_settle(&pending, 3));
+	assert_int_equal(pending_settled_save(&pending, open, 2, &count), 3);
+	assert_true(count == 1 && open[0] == 1);
+	assert_true(pending_settle(&pending, 5));
+	assert_true(pending_settle(&pending, 7)); /* behind a third one */
+	assert_int_equal(pending_settled_save(&pending, open, 2, &count), 5);
+	assert_true(count == 2 && open[0] == 1 && open[1] == 4);
+	assert_true(pending_settle(&pending, 1));
+	assert_true(pending_settle(&pending, 4));
+	assert_true(pending_settle(&pending, 8));
+	assert_true(pending_settle(&pending, 9));
+	assert_int_equal(pending_settled_save(&pending, open, 2, &count), 9);
+	assert_true(count == 1 && open[0] == 6);
+	assert_int_equal(pending_settled_up_to(&pending), 5);
+	pending_free(&pending);
+}
+
+static void a_text_is_found_among_what_is_said_with_it(void **state)
+{
+	struct pending pending = {0};
+	size_t length;
+
+	(void)state;
+	add(&pending, "open");
+	add(&pending, "two");
+	assert_true(pending_settle(&pending, 2));
+	add(&pending, "three");
+	assert_memory_equal(pending_text(&pending.lines[pending.count - 1], &length), "three", 5);
+	assert_int_equal(length, 5);
+	pending_free(&pending);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +285,8 @@ int main(void)
 		cmocka_unit_test(only_what_waits_is_sent_again),
 		cmocka_unit_test(an_answer_counts_once),
 		cmocka_unit_test(settled_up_to_is_the_last_before_the_first_open_one),
+		cmocka_unit_test(what_is_settled_behind_open_lines_is_told_with_them),
+		cmocka_unit_test(a_text_is_found_among_what_is_said_with_it),
 		cmocka_unit_test(a_begun_frame_is_finished_although_its_answer_came),
 		cmocka_unit_test(a_begun_frame_is_dropped_with_its_connection),
 		cmocka_unit_test(the_text_is_kept_for_an_answer_of_our_own),
