@@ -97,3 +97,21 @@
                  '(1 (0)))
     (setf *readtable* (copy-readtable nil))
     t))
+
+;;; An operation has the standard ones, whatever the session's are
+
+(defvar *outer-globals* '()
+  "The session's values, while an operation runs.")
+
+(defvar *later-globals* '()
+  "Those that the session shall have when the operation is over.")
+
+(defvar *baseline-globals* '()
+  "Those that every session begins with.")
+
+(defun global-values ()
+  "Of the variables that the user may have set: names and values."
+  (loop for (variable) in *globals*
+        unless (member variable '(*package* *features* *random-state* *default-pathname-defaults* *print-pprint-dispatch*
+                                  mp:*current-process* ext:*interrupts-enabled*))
+          collect (cons variable (and (boundp variable) (symbol-value variable)))))

@@ -5,6 +5,7 @@
 (defmacro declare-host-functions ()
   "To be used in each file that calls the host inline: C has to know the functions there."
   '(ffi:clines "#include <stdbool.h>"
+               "#include <unistd.h>"
                "extern bool stream_put_string(int, cl_object, long, long);"
                "extern bool stream_put_character(int, int);"
                "extern void stream_end_item(int);"
@@ -94,3 +95,11 @@
 
 (defun note-globals (symbols values)
   (ffi:c-inline (symbols values) (:object :object) :void "globals_note(#0,#1)" :one-liner t))
+
+;;; Files
+
+(defun synchronize (stream)
+  "What was written to STREAM, a file, survives a power cut from now on."
+  (finish-output stream)
+  (unless (zerop (ffi:c-inline ((ext:file-stream-fd stream)) (:int) :int "fsync(#0)" :one-liner t))
+    (error "The file ~A cannot be brought to the disk." (pathname stream))))

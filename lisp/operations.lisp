@@ -8,7 +8,9 @@
 (defvar *operations* '(("list-definitions" . list-definitions)
                        ("load-system" . load-system)
                        ("loaded-systems" . list-loaded-systems)
-                       ("reload-systems" . reload-systems))
+                       ("reload-systems" . reload-systems)
+                       ("save-state" . save-state)
+                       ("restore-state" . restore-state))
   "The functions that the daemon may call by name. Each takes a text and returns one.")
 
 (defun find-operation (name)
@@ -51,5 +53,9 @@
   (with-session-streams
     (with-reports
       (let* ((ext:*invoke-debugger-hook* #'on-failed-operation)
+             (*outer-globals* (global-values))
+             (*later-globals* '())
              (text (answer operation code)))
+        (loop for (variable . value) in *later-globals*
+              do (setf (symbol-value variable) value))
         (printing-item +values+ (write-string text *values*))))))

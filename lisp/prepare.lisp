@@ -153,7 +153,9 @@ ever. Waiting can be stopped."
   (setf *compile-verbose* nil
         *load-verbose* nil)
   (install-session-streams)
-  (setf ext:*invoke-debugger-hook* #'on-unhandled)
+  (setf ext:*invoke-debugger-hook* #'on-unhandled
+        ext:*register-with-pde-hook* #'annotate
+        *baseline-globals* (global-values))
   (prepare-asdf)
   (note-baseline)
   (lock-runtime t))
