@@ -17,6 +17,8 @@
  * complete ends by itself, and REFUSED is said of it. If the connection is lost before CLONED comes, there may be a
  * clone or not: ZYGOTE_KILL with its session makes sure that there is none, and a successor of the daemon finds it as
  * it finds all others.
+ *
+ * MEMO is the daemon's note too, on the session itself: what it must know of it if nothing else does.
  */
 #ifndef WORKLINK_H
 #define WORKLINK_H
@@ -25,6 +27,7 @@
 #define WORKLINK_ZYGOTE_SOCKET "zygote"
 #define WORKLINK_CRADLE_SOCKET "cradle" /* between clones and the zygote alone, see lisp/cradle.h */
 #define WORKLINK_SESSION_ID_LENGTH 28   /* session-YYYYMMDD-HHMMSS-XXXX */
+#define WORKLINK_MEMO_MAX 8192
 
 /* Daemon to zygote. */
 enum zygote_request {
@@ -50,14 +53,15 @@ enum worker_request {
 	WORKER_FORGET = 'F', /* SEQ: results up to this one are stored */
 	WORKER_PEEK = 'P',   /* answered by PROGRESS if an evaluation runs */
 	WORKER_CLONE = 'N',  /* SESSION: the new one's id, which has never had a process */
+	WORKER_MEMO = 'M',   /* MEMO: to be said with each hello from now on */
 	WORKER_QUIT = 'Q',   /* leave now */
 };
 
 /* Worker to daemon. HELLO comes first, then RESULT for each one kept. */
 enum worker_report {
 	/* VERSION, SESSION, PID, INCARNATION, SEQ of the last one begun; RUNNING and ORIGIN if it still runs; PROTECTED
-	 * if it has a copy. From a copy that took over: RESTORED, UNDONE, INTERRUPTED, until it has finished another
-	 * evaluation. */
+	 * if it has a copy; the last MEMO. From a copy that took over: RESTORED, UNDONE, INTERRUPTED, until it has
+	 * finished another evaluation. */
 	WORKER_HELLO = 'h',
 	WORKER_RESULT = 'r',   /* SEQ, ORIGIN, OUTCOME, ELAPSED, FORMS, PACKAGE, the texts */
 	WORKER_PROGRESS = 'p', /* SEQ, ELAPSED, LINES, perhaps LAST_LINE */
@@ -120,6 +124,7 @@ enum worker_tag {
 	WORK_PROTECT = 40,            /* number: 1 if a copy shall be made before the result is sent */
 	WORK_OPERATION = 41,  /* text: which function of the runtime is called with CODE, instead of evaluating it */
 	WORK_HEAP_LIMIT = 42, /* number of bytes, absent for the default */
+	WORK_MEMO = 43,       /* bytes, opaque to the worker, at most WORKLINK_MEMO_MAX */
 };
 
 #endif

@@ -187,13 +187,20 @@ struct recall {
 };
 
 /* The shim has spoken with a former daemon: what it agreed on there holds on. */
-static void on_conversation_found(void *context, const struct store_conversation *found)
+static void on_conversation_found(void *context, enum store_status status, const struct store_conversation *found)
 {
 	struct recall *recall = context;
 	struct conversation *conversation = conversation_find(recall->server, recall->nonce);
 
 	if (!conversation)
 		return;
+	if (status == STORE_FAILED) {
+		/* It comes back, and perhaps the disk does until then. */
+		conversation->recalled = false;
+		if (conversation->client)
+			client_free(conversation->client);
+		return;
+	}
 	if (found) {
 		conversation->initialize_line = found->initialize_line;
 		conversation->has_begun |= found->has_begun;

@@ -1,5 +1,8 @@
 /*
  * database.c - SQLite in WAL mode, schema by user_version, statements prepared once.
+ *
+ * Nothing is written into a file before its version is known to be ours. One that makes no sense is set aside under
+ * another name, and a new one takes its place: see docs/decisions/damaged-databases.md.
  */
 #include "database.h"
 
@@ -12,21 +15,49 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 /* Beyond this many pages the log is folded in even while busy: 16 MiB. */
 #define LOG_PAGES_MAX 4096
+/* A file up to this size is read and checked when it is opened, at 1 ms for each MiB. */
+#define CHECKED_BYTES_MAX (INT64_C(32) << 20)
+/* How long another program may hold the file. */
+#define BUSY_MS 2000
+
+#define SETTING_ASIDE "it is set aside now, and a new one made"
 
 struct database {
 	char directory[PATH_MAX];
 	char path[PATH_MAX + 16];
-	char problem[512];
-	sqlite3 *handle; /* NULL while it cannot be opened */
+	char problem[640];
+	char damage[256]; /* what makes no sense in it; empty if that is not known of it */
+	bool is_suspect;  /* an error of the disk: it is opened again before anything else */
+	char notice[640]; /* that one was set aside; empty if none was */
+	sqlite3 *handle;  /* NULL while it cannot be opened */
 	sqlite3_stmt *statements[DATABASE_STATEMENTS];
 	int log_pages;
+	bool is_new; /* it has been made, and nobody has asked about that yet */
+};
+
+/* What a person can do about an error of that kind. */
+static const struct {
+	int code;
+	const char *words;
+} advice[] = {
+	{SQLITE_FULL, "free some space"},
+	{SQLITE_READONLY, "make the file, its directory and the file system writable"},
+	{SQLITE_CANTOPEN, "make the file and its directory readable and writable"},
+	{SQLITE_PERM, "make the file and its directory readable and writable"},
+	{SQLITE_IOERR, "see the system's log for what is wrong with the disk, and whether it is full"},
+	{SQLITE_BUSY, "another program holds it: let that end"},
+	{SQLITE_CORRUPT, SETTING_ASIDE},
+	{SQLITE_NOTADB, SETTING_ASIDE},
 };
 
 static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_ADD_SESSION] = sql_add_session,
+	[DATABASE_RESTORE_SESSION] = sql_restore_session,
 	[DATABASE_FIND_SESSION] = sql_find_session,
 	[DATABASE_SET_LIMITS] = sql_set_limits,
 	[DATABASE_SET_RELOAD] = sql_set_reload,
@@ -78,12 +109,36 @@ void value_free(struct value *value)
 
 static void note_problem(struct database *database, const char *doing)
 {
-	snprintf(database->problem, sizeof(database->problem), "%s %.300s: %s", doing, database->path,
-		database->handle ? sqlite3_errmsg(database->handle) : "out of memory");
+	int status = sqlite3_errcode(database->handle) & 0xFF; /* of no handle: out of memory */
+	const char *words = NULL;
+
+	for (size_t i = 0; i < sizeof(advice) / sizeof(*advice); i++)
+		if (advice[i].code == status)
+			words = advice[i].words;
+	database->is_suspect = status != SQLITE_FULL && status != SQLITE_BUSY;
+	if (status == SQLITE_CORRUPT || status == SQLITE_NOTADB)
+		snprintf(database->damage, sizeof(database->damage), "%s", sqlite3_errmsg(database->handle));
+	snprintf(database->problem, sizeof(database->problem), "%s %.300s: %.160s%s%s", doing, database->path,
+		sqlite3_errmsg(database->handle), words ? "; " : "", words ? words : "");
+}
+
+static void note_damage(struct database *database, const char *words)
+{
+	snprintf(database->damage, sizeof(database->damage), "%s", words);
+	snprintf(database->problem, sizeof(database->problem), "cannot use %.300s: %.160s; " SETTING_ASIDE,
+		database->path, words);
+}
+
+/* While this is so, closing moves nothing from the log into the file. */
+static void leave_alone(struct database *database, bool is_so)
+{
+	sqlite3_db_config(database->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, (int)is_so, NULL);
 }
 
 static void close_handle(struct database *database)
 {
+	if (database->handle && database->damage[0])
+		leave_alone(database, true);
 	for (size_t i = 0; i < DATABASE_STATEMENTS; i++) {
 		sqlite3_finalize(database->statements[i]);
 		database->statements[i] = NULL;
@@ -92,16 +147,17 @@ static void close_handle(struct database *database)
 	database->handle = NULL;
 }
 
-static int read_version(sqlite3 *handle)
+/* Takes a handle as it comes, before anything has been changed. */
+static bool read_number(sqlite3 *handle, const char *sql, int64_t *number)
 {
 	sqlite3_stmt *statement = NULL;
-	int version = -1;
+	bool is_there = sqlite3_prepare_v2(handle, sql, -1, &statement, NULL) == SQLITE_OK &&
+		sqlite3_step(statement) == SQLITE_ROW;
 
-	if (sqlite3_prepare_v2(handle, "PRAGMA user_version", -1, &statement, NULL) == SQLITE_OK &&
-		sqlite3_step(statement) == SQLITE_ROW)
-		version = sqlite3_column_int(statement, 0);
+	if (is_there)
+		*number = sqlite3_column_int64(statement, 0);
 	sqlite3_finalize(statement);
-	return version;
+	return is_there;
 }
 
 static bool execute(struct database *database, const char *sql)
@@ -109,23 +165,48 @@ static bool execute(struct database *database, const char *sql)
 	return sqlite3_exec(database->handle, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-static bool migrate(struct database *database)
+static bool check_version(struct database *database, int64_t *version)
 {
-	char set_version[64];
-	int version = read_version(database->handle);
-
-	if (version > NEWEST_VERSION) {
-		snprintf(database->problem, sizeof(database->problem),
-			"%.300s was written by a newer version (%d, this one knows %d): upgrade cl-mcp-server, or move the file away",
-			database->path, version, NEWEST_VERSION);
-		return false;
-	}
-	if (version < 0) {
+	if (!read_number(database->handle, "PRAGMA user_version", version)) {
 		note_problem(database, "cannot read");
 		return false;
 	}
+	if (*version < 0)
+		note_damage(database, "it has a version that nobody has given it");
+	if (*version > NEWEST_VERSION)
+		snprintf(database->problem, sizeof(database->problem),
+			"%.300s was written by a newer version (%d, this one knows %d): upgrade cl-mcp-server, or move the file away",
+			database->path, (int)*version, NEWEST_VERSION);
+	return *version >= 0 && *version <= NEWEST_VERSION;
+}
+
+/* What SQLite does not find by itself when it opens a file: pages that make no sense. */
+static bool check_pages(struct database *database)
+{
+	sqlite3_stmt *statement = NULL;
+	struct stat file;
+
+	if (stat(database->path, &file) < 0 || file.st_size > CHECKED_BYTES_MAX)
+		return true;
+	int status = sqlite3_prepare_v2(database->handle, "PRAGMA quick_check(1)", -1, &statement, NULL);
+	if (status == SQLITE_OK)
+		status = sqlite3_step(statement);
+	const char *words = status == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+	bool is_good = words && strcmp(words, "ok") == 0;
+	if (!words)
+		note_problem(database, "cannot read");
+	else if (!is_good)
+		note_damage(database, words);
+	sqlite3_finalize(statement);
+	return is_good;
+}
+
+static bool migrate(struct database *database, int64_t version)
+{
+	char set_version[64];
+
 	for (; version < NEWEST_VERSION; version++) {
-		snprintf(set_version, sizeof(set_version), "PRAGMA user_version = %d; COMMIT", version + 1);
+		snprintf(set_version, sizeof(set_version), "PRAGMA user_version = %d; COMMIT", (int)version + 1);
 		if (!execute(database, "BEGIN IMMEDIATE") || !execute(database, migrations[version]) ||
 			!execute(database, set_version)) {
 			note_problem(database, "cannot migrate");
@@ -157,53 +238,111 @@ static bool use_directory(struct database *database)
 	return status == 0;
 }
 
-static bool open_handle(struct database *database)
+static bool prepare_statements(struct database *database)
 {
-	if (!use_directory(database))
-		return false;
-	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-	mode_t old_mask = umask(077);
-	int status = sqlite3_open_v2(database->path, &database->handle, flags, NULL);
-
-	umask(old_mask);
-	if (status != SQLITE_OK) {
-		note_problem(database, "cannot open");
-		close_handle(database);
-		return false;
-	}
-	sqlite3_busy_timeout(database->handle, 2000);
-	sqlite3_wal_hook(database->handle, on_log_growth, database);
-	if (!execute(database, pragmas)) {
-		note_problem(database, "cannot open");
-		close_handle(database);
-		return false;
-	}
-	if (!migrate(database)) {
-		close_handle(database);
-		return false;
-	}
 	for (size_t i = 0; i < DATABASE_STATEMENTS; i++)
 		if (sqlite3_prepare_v3(database->handle, statement_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
 			    &database->statements[i], NULL) != SQLITE_OK) {
 			note_problem(database, "cannot use");
-			close_handle(database);
 			return false;
 		}
-	database->problem[0] = '\0';
 	return true;
 }
 
-struct database *database_open(const char *directory)
+static bool set_up(struct database *database)
+{
+	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+	int64_t version;
+
+	if (sqlite3_open_v2(database->path, &database->handle, flags, NULL) != SQLITE_OK) {
+		note_problem(database, "cannot open");
+		return false;
+	}
+	leave_alone(database, true);
+	sqlite3_busy_timeout(database->handle, BUSY_MS);
+	sqlite3_wal_hook(database->handle, on_log_growth, database);
+	if (!check_version(database, &version))
+		return false;
+	if (!execute(database, pragmas)) {
+		note_problem(database, "cannot open");
+		return false;
+	}
+	if (!check_pages(database) || !migrate(database, version) || !prepare_statements(database))
+		return false;
+	leave_alone(database, false);
+	database->is_new |= version == 0;
+	return true;
+}
+
+static bool move(struct database *database, const char *to, const char *suffix)
+{
+	char old_path[sizeof(database->path) + 8], new_path[sizeof(database->path) + 72];
+
+	snprintf(old_path, sizeof(old_path), "%s%s", database->path, suffix);
+	snprintf(new_path, sizeof(new_path), "%s%s", to, suffix);
+	return rename(old_path, new_path) == 0 || errno == ENOENT;
+}
+
+/*
+ * With its log, for whoever wants to look what can be saved. The log goes first: SQLite would throw one away that it
+ * found beside a new file.
+ */
+static bool set_aside(struct database *database)
+{
+	char to[sizeof(database->path) + 64], date[32];
+	time_t now = time(NULL);
+	struct tm local;
+	int turn = 0;
+
+	strftime(date, sizeof(date), "%Y%m%d-%H%M%S", localtime_r(&now, &local));
+	do
+		snprintf(to, sizeof(to), "%s.damaged-%s-%d", database->path, date, ++turn);
+	while (access(to, F_OK) == 0);
+	if (!move(database, to, "-wal") || !move(database, to, "-shm") || !move(database, to, "")) {
+		snprintf(database->problem, sizeof(database->problem),
+			"%.300s is damaged (%.160s) and cannot be moved away (%s): do that by hand", database->path,
+			database->damage, strerror(errno));
+		return false;
+	}
+	snprintf(database->notice, sizeof(database->notice),
+		"the database was damaged (%.160s) and is set aside as %.300s, a new one is in use; see cl-mcpd(8)",
+		database->damage, to);
+	database->damage[0] = '\0';
+	return true;
+}
+
+bool database_ready(struct database *database)
+{
+	if (database->damage[0] || database->is_suspect)
+		close_handle(database);
+	database->is_suspect = false;
+	if (database->handle)
+		return true;
+	if (!use_directory(database))
+		return false;
+	for (int turn = 0; turn < 2 && (!database->damage[0] || set_aside(database)); turn++) {
+		if (set_up(database)) {
+			database->problem[0] = '\0';
+			return true;
+		}
+		close_handle(database);
+		if (!database->damage[0])
+			return false;
+	}
+	database->damage[0] = '\0'; /* next time it may be another file */
+	return false;
+}
+
+struct database *database_new(const char *directory)
 {
 	struct database *database = new_zeroed(sizeof(*database));
 
 	snprintf(database->directory, sizeof(database->directory), "%s", directory);
 	snprintf(database->path, sizeof(database->path), "%s/sessions.db", database->directory);
-	open_handle(database);
 	return database;
 }
 
-void database_close(struct database *database)
+void database_free(struct database *database)
 {
 	if (database->handle)
 		database_checkpoint(database, true);
@@ -216,10 +355,26 @@ const char *database_problem(const struct database *database)
 	return database->problem[0] ? database->problem : NULL;
 }
 
+const char *database_notice(const struct database *database)
+{
+	return database->notice[0] ? database->notice : NULL;
+}
+
+bool database_is_damaged(const struct database *database)
+{
+	return database->damage[0] != '\0';
+}
+
+bool database_was_made(struct database *database)
+{
+	bool is_new = database->is_new;
+
+	database->is_new = false;
+	return is_new;
+}
+
 bool database_begin(struct database *database)
 {
-	if (!database->handle && !open_handle(database))
-		return false;
 	if (execute(database, "BEGIN IMMEDIATE"))
 		return true;
 	note_problem(database, "cannot write");

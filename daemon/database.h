@@ -15,6 +15,7 @@ struct database;
 /* Rows of the statement table in database.c. */
 enum database_statement {
 	DATABASE_ADD_SESSION,
+	DATABASE_RESTORE_SESSION,
 	DATABASE_FIND_SESSION,
 	DATABASE_SET_LIMITS,
 	DATABASE_SET_RELOAD,
@@ -70,12 +71,21 @@ enum database_result {
 	DATABASE_BROKEN,  /* the transaction cannot go on; database_problem says why */
 };
 
-/* A database that could not be opened is returned too: everything on it is DATABASE_BROKEN, and reopening is tried by
- * database_begin. */
-struct database *database_open(const char *directory);
-void database_close(struct database *database);
+/* Opens nothing yet. */
+struct database *database_new(const char *directory);
+void database_free(struct database *database);
 
+/* Opens it if it is not open; a damaged one is set aside first. No statement may be run unless this says yes. */
+bool database_ready(struct database *database) __attribute__((warn_unused_result));
+
+/* What hinders it; NULL if nothing did last time. */
 const char *database_problem(const struct database *database);
+/* The problem is that the file makes no sense. */
+bool database_is_damaged(const struct database *database);
+/* A sentence on the one that was set aside last; NULL if none was. */
+const char *database_notice(const struct database *database);
+/* It holds nothing, because it has just been made; said once. */
+bool database_was_made(struct database *database);
 
 bool database_begin(struct database *database) __attribute__((warn_unused_result));
 bool database_commit(struct database *database) __attribute__((warn_unused_result));

@@ -12,13 +12,15 @@
 #include <sys/queue.h>
 
 #define JOB_IN_MAX 16
-#define JOB_OUT_MAX 6
+#define JOB_OUT_MAX 8
 
 struct job {
 	STAILQ_ENTRY(job) next;
 	enum database_statement statement;
 	/* Nobody waits for it: it may be grouped with others, and it is kept until the disk takes it. */
 	bool patient;
+	/* Somebody waits for it, but can wait for so many further tries. */
+	unsigned tries;
 	struct value in[JOB_IN_MAX];
 	size_t in_count;
 	struct value out[JOB_OUT_MAX];

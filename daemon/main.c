@@ -12,6 +12,7 @@
 #include "listener.h"
 #include "log.h"
 #include "paths.h"
+#include "recovery.h"
 #include "server.h"
 #include "session.h"
 #include "store.h"
@@ -163,7 +164,7 @@ static void serve(struct server *server)
 		event_add(events[i], NULL);
 	}
 	tools_start();
-	server->store = store_open(server->base, state_directory);
+	server->store = store_open(server->base, state_directory, recovery_fill_store, server);
 	server->zygote = zygote_new(server);
 	adoption_start(server, on_adopted);
 	cloning_undo_all(server);

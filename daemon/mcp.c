@@ -196,14 +196,21 @@ struct repeated {
 	const struct method *method;
 };
 
-static void on_answer_found(void *context, const struct store_found_answer *found)
+static void on_answer_found(void *context, enum store_status status, const struct store_found_answer *found)
 {
 	struct repeated *repeated = context;
 	struct request *request = repeated->request;
+	struct store *store = request->conversation->server->store;
+	const char *problem = status == STORE_FAILED ? store_problem(store) : store_notice(store);
 
 	request->conversation->lookups--;
 	if (request->unwanted) {
 		request_withdraw(request);
+	} else if (!found && problem) {
+		request_fail(request, "STORAGE-FAILED",
+			"The connection was lost, and whether this had been done by then cannot be known: %s. It is not done now. "
+			"Look before you repeat it.",
+			problem);
 	} else if (!found) {
 		repeated->method->handle(request);
 	} else if (!found->text) {

@@ -1,8 +1,11 @@
 /*
- * opening.c - how a session comes to be: new, found in the store by id or name, or adopted with its process.
+ * opening.c - how a session comes to be: new, found in the store by id or name, or adopted with its process; and how it
+ * gets its row back when the store has lost it.
  */
 #include "alloc.h"
 #include "conversation.h"
+#include "log.h"
+#include "memo.h"
 #include "session.h"
 #include "store.h"
 
@@ -42,6 +45,7 @@ static void on_row_added(void *context, enum store_status status)
 		snprintf(message, sizeof(message), "The session cannot be kept: %s.", problem ? problem : "unknown");
 		abandon(session, "STORAGE-FAILED", message);
 	} else {
+		session->is_stored = true;
 		session_spawn(session);
 		session_take_visits(session);
 	}
@@ -54,7 +58,7 @@ static void add_row(struct session *session)
 		.name = session->name,
 		.directory = session->directory,
 		.owner = session->owner,
-		.created_at = store_universal_time(),
+		.created_at = session->created_at,
 	};
 
 	store_add_session(session->server->store, &row, on_row_added, session);
@@ -67,6 +71,8 @@ struct session *session_new(struct server *server, unsigned owner, const char *d
 	session_id_draw(id);
 	struct session *session = session_make(server, owner, id);
 	session->directory = new_text(directory);
+	session->created_at = store_universal_time();
+	session->has_history = true;
 	session->state = SESSION_CREATING;
 	add_row(session);
 	return session;
@@ -74,10 +80,21 @@ struct session *session_new(struct server *server, unsigned owner, const char *d
 
 /* ---- sessions that have no process any more */
 
-static void on_row_recalled(void *context, const struct store_found_session *found)
+static void take_row(struct session *session, const struct store_found_session *found)
+{
+	session->is_stored = true;
+	replace_text(&session->name, found->name);
+	replace_text(&session->directory, found->directory);
+	session->created_at = found->created_at;
+	session->has_history = found->has_history;
+	limit_decode(&session->limits, found->limits);
+}
+
+static void on_row_recalled(void *context, enum store_status status, const struct store_found_session *found)
 {
 	struct session *session = context;
-	char message[256];
+	const char *problem = store_problem(session->server->store);
+	char message[768];
 
 	struct session *existing = found ? session_find(session->server, found->id) : NULL;
 	if (existing && existing != session) {
@@ -87,10 +104,8 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 		session_hand_over(session, existing);
 	} else if (found && session_id_valid(found->id)) {
 		change_id(session, found->id);
-		replace_text(&session->name, found->name);
-		replace_text(&session->directory, found->directory);
+		take_row(session, found);
 		session->last_seq = found->last_seq;
-		limit_decode(&session->limits, found->limits);
 		if (found->last_seq > 0)
 			replace_text(&session->epitaph,
 				"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; "
@@ -98,7 +113,13 @@ static void on_row_recalled(void *context, const struct store_found_session *fou
 		session_finish_reset(session, found->reload);
 		session_spawn(session);
 		session_take_visits(session);
+	} else if (status == STORE_FAILED) {
+		snprintf(message, sizeof(message), "The session cannot be looked up: %s.",
+			problem ? problem : "unknown");
+		abandon(session, "STORAGE-FAILED", message);
 	} else if (session->name && session->may_be_new) {
+		session->created_at = store_universal_time();
+		session->has_history = true;
 		add_row(session);
 	} else {
 		snprintf(message, sizeof(message), SESSION_UNKNOWN, session->name ? session->name : session->id);
@@ -129,17 +150,25 @@ struct session *session_open(struct server *server, unsigned owner, const char *
 
 /* ---- workers of a former daemon */
 
-static void on_row_found(void *context, const struct store_found_session *found)
+static void on_row_found(void *context, enum store_status status, const struct store_found_session *found)
 {
 	struct session *session = context;
 
-	if (!found)
+	if (status == STORE_FAILED) /* the store closes */
 		return;
-	replace_text(&session->name, found->name);
-	replace_text(&session->directory, found->directory);
-	limit_decode(&session->limits, found->limits);
+	if (!found) {
+		session_restore(session);
+		return;
+	}
+	take_row(session, found);
 	session_finish_reset(session, found->reload);
+	session_note_change(session);
 	session_advance(session);
+}
+
+void session_learn(struct session *session)
+{
+	store_expect_session(session->server->store, session->id, session->owner, on_row_found, session);
 }
 
 bool session_adopt(struct server *server, const char *id)
@@ -147,11 +176,57 @@ bool session_adopt(struct server *server, const char *id)
 	struct session *session = session_make(server, geteuid(), id);
 
 	replace_text(&session->directory, "/");
+	session->created_at = store_universal_time();
+	session->has_history = true;
 	session->adopting = 1;
 	if (!session_dial(session) && !session_await_heir(session)) {
 		session_release(session);
 		return false;
 	}
-	store_find_session(server->store, id, geteuid(), on_row_found, session);
+	session_learn(session);
 	return true;
+}
+
+/* ---- rows that the store has lost */
+
+void session_note_change(struct session *session)
+{
+	struct frame_builder memo = {0};
+	bool is_heard = session->state == SESSION_READY || session->state == SESSION_RUNNING;
+
+	if (!session->is_stored || !is_heard)
+		return;
+	memo_encode(&memo, session);
+	worker_remember(session->worker, &memo);
+	frame_builder_free(&memo);
+}
+
+void session_restore(struct session *session)
+{
+	struct text limits = {0};
+
+	bool is_given_up = session->deletion || (session->state == SESSION_ENDING && !session->is_stored);
+	if (session->state == SESSION_CREATING || is_given_up)
+		return;
+	/* A process without a memo never had a row: it is a clone that was cut off, or has not said hello yet. */
+	session->is_lost = !session->is_stored && !session->has_memo;
+	if (session->is_lost)
+		return;
+	limit_encode(&session->limits, &limits);
+	store_restore_session(session->server->store,
+		&(struct store_session){
+			.id = session->id,
+			.name = session->name,
+			.directory = session->directory,
+			.owner = session->owner,
+			.created_at = session->created_at,
+			.has_history = session->has_history,
+			.limits = limits.data,
+			.package = session->package,
+			.last_seq = session->last_seq,
+		});
+	text_free(&limits);
+	log_warning("%s: its row was lost, and is made again from what is known of it", session->id);
+	session->is_stored = true;
+	session_note_change(session);
 }

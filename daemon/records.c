@@ -8,6 +8,10 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <limits.h>
+
+/* What a shim that comes back has to know is looked for so many times more, a second apart, when the disk says no. */
+#define LOOKUP_TRIES 3
 
 /* ---- sessions */
 
@@ -40,6 +44,22 @@ void store_add_session(
 	store_enqueue(store, job);
 }
 
+void store_restore_session(struct store *store, const struct store_session *session)
+{
+	struct job *job = job_new(DATABASE_RESTORE_SESSION, true);
+
+	job_put_text(job, session->id);
+	job_put_text(job, session->name);
+	job_put_number(job, session->owner);
+	job_put_text(job, session->directory);
+	job_put_number(job, session->created_at);
+	job_put_number(job, session->has_history);
+	job_put_text(job, session->limits);
+	job_put_text(job, session->package);
+	job_put_number(job, session->last_seq);
+	store_enqueue(store, job);
+}
+
 static void deliver_session(struct job *job)
 {
 	struct store_found_session found = {
@@ -49,16 +69,19 @@ static void deliver_session(struct job *job)
 		.last_seq = (uint64_t)job->out[3].number,
 		.limits = job->out[4].data,
 		.reload = job->out[5].data,
+		.created_at = (uint64_t)job->out[6].number,
+		.has_history = job->out[7].number != 0,
 	};
 
-	job->done.session(job->context, job->result == DATABASE_ROW ? &found : NULL);
+	job->done.session(job->context, statuses[job->result], job->result == DATABASE_ROW ? &found : NULL);
 }
 
-void store_find_session(
-	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context)
+static void find_session(struct store *store, unsigned tries, const char *id_or_name, unsigned owner,
+	store_session_callback done, void *context)
 {
 	struct job *job = job_new(DATABASE_FIND_SESSION, false);
 
+	job->tries = tries;
 	job_put_text(job, id_or_name);
 	job_put_number(job, owner);
 	job->deliver = deliver_session;
@@ -74,7 +97,7 @@ static void deliver_births(struct job *job)
 
 void store_find_births(struct store *store, store_births_callback done, void *context)
 {
-	struct job *job = job_new(DATABASE_FIND_BIRTHS, false);
+	struct job *job = job_new(DATABASE_FIND_BIRTHS, true);
 
 	job->deliver = deliver_births;
 	job->done.births = done;
@@ -88,6 +111,18 @@ void store_forget_birth(struct store *store, const char *id)
 
 	job_put_text(job, id);
 	store_enqueue(store, job);
+}
+
+void store_find_session(
+	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context)
+{
+	find_session(store, 0, id_or_name, owner, done, context);
+}
+
+void store_expect_session(
+	struct store *store, const char *id, unsigned owner, store_session_callback done, void *context)
+{
+	find_session(store, UINT_MAX, id, owner, done, context);
 }
 
 static void set_column(struct store *store, enum database_statement statement, const char *session, const char *value,
@@ -196,7 +231,7 @@ static void deliver_output(struct job *job)
 		.is_whole = job->out[3].number != 0,
 	};
 
-	job->done.output(job->context, job->result == DATABASE_ROW ? &found : NULL);
+	job->done.output(job->context, statuses[job->result], job->result == DATABASE_ROW ? &found : NULL);
 }
 
 void store_find_output(struct store *store, const char *session, uint64_t seq, const char *stream, uint64_t offset,
@@ -253,7 +288,7 @@ static void deliver_answer(struct job *job)
 		.tool = job->out[1].data,
 	};
 
-	job->done.answer(job->context, job->result == DATABASE_ROW ? &found : NULL);
+	job->done.answer(job->context, statuses[job->result], job->result == DATABASE_ROW ? &found : NULL);
 }
 
 void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
@@ -261,6 +296,7 @@ void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONC
 {
 	struct job *job = job_new(DATABASE_FIND_ANSWER, false);
 
+	job->tries = LOOKUP_TRIES;
 	job_put_nonce(job, nonce);
 	job_put_number(job, line);
 	job_put_number(job, item);
@@ -311,7 +347,7 @@ static void deliver_conversation(struct job *job)
 		.client = job->out[4].data,
 	};
 
-	job->done.conversation(job->context, job->result == DATABASE_ROW ? &found : NULL);
+	job->done.conversation(job->context, statuses[job->result], job->result == DATABASE_ROW ? &found : NULL);
 }
 
 void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
@@ -319,6 +355,7 @@ void store_find_conversation(struct store *store, const uint8_t nonce[static LIN
 {
 	struct job *job = job_new(DATABASE_FIND_CONVERSATION, false);
 
+	job->tries = LOOKUP_TRIES;
 	job_put_nonce(job, nonce);
 	job->deliver = deliver_conversation;
 	job->done.conversation = done;

@@ -8,6 +8,7 @@
 #include "client.h"
 #include "clock.h"
 #include "session.h"
+#include "store.h"
 #include "zygote.h"
 
 #include <unistd.h>
@@ -33,6 +34,19 @@ void server_complete_result(struct json_object *result)
 	json_object_object_add(meta, "io.modelcontextprotocol/serverInfo", server_identity());
 }
 
+/* What people should know of the database; nothing if it is well. */
+static struct json_object *store_status(const struct server *server)
+{
+	const char *problem = store_problem(server->store), *notice = store_notice(server->store);
+	struct json_object *status = json_object_new_object();
+
+	if (problem)
+		json_object_object_add(status, "problem", json_object_new_string(problem));
+	if (notice)
+		json_object_object_add(status, "notice", json_object_new_string(notice));
+	return status;
+}
+
 struct json_object *server_status(struct server *server)
 {
 	struct json_object *status = json_object_new_object(), *sessions = json_object_new_array();
@@ -42,6 +56,7 @@ struct json_object *server_status(struct server *server)
 	json_object_object_add(status, "pid", json_object_new_int64(getpid()));
 	json_object_object_add(status, "uptimeMs", json_object_new_int64((int64_t)(clock_ms() - server->started_ms)));
 	json_object_object_add(status, "clients", json_object_new_int64((int64_t)server->client_count));
+	json_object_object_add(status, "store", store_status(server));
 	json_object_object_add(status, "zygote", zygote_status(server->zygote));
 	LIST_FOREACH(session, &server->roster.sessions, next)
 	json_object_array_add(sessions, session_status(session));

@@ -8,6 +8,7 @@
 #include "cloning.h"
 #include "evaluation.h"
 #include "log.h"
+#include "memo.h"
 #include "nesting.h"
 #include "paths.h"
 #include "store.h"
@@ -296,6 +297,12 @@ static void on_hello(void *context, const struct worker_hello *hello)
 	if (hello->running_seq)
 		adopt_running(session, hello);
 	log_debug("%s: process %" PRIu64 " is ready", session->id, hello->pid);
+	if (!session->is_stored && hello->memo)
+		session->has_memo = memo_decode(hello->memo, hello->memo_length, session);
+	if (session->is_lost)
+		session_restore(session);
+	else
+		session_note_change(session);
 	session->kept = hello->kept;
 	if (session->adopting > 0)
 		session->adopting = 1 + hello->kept;
@@ -479,6 +486,7 @@ void session_set_limits(struct session *session, const struct limits *limits, st
 	session->limits = *limits;
 	limit_encode(limits, &text);
 	store_set_limits(session->server->store, session->id, text.data, done, context);
+	session_note_change(session);
 	text_free(&text);
 }
 

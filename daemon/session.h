@@ -63,6 +63,11 @@ struct session {
 	unsigned draws;  /* ids that were taken already */
 	bool may_be_new; /* if the store does not know its name */
 	char *directory;
+	uint64_t created_at;
+	bool has_history;
+	bool is_stored; /* it has a row, or will have: what is above is known */
+	bool has_memo;  /* its process has told of one, see memo.h: it is known all the same */
+	bool is_lost;   /* there is none, and nothing was known when that was found */
 	enum session_state state;
 	struct worker *worker; /* from DIALING to RUNNING */
 	uint64_t pid;
@@ -123,6 +128,13 @@ void session_advance_all(struct server *server);
 
 /* Connects to a worker that a former daemon left; false if nobody listens there. adoption_done_one follows. */
 bool session_adopt(struct server *server, const char *id);
+
+/* Takes what its row says, which is not known here yet; there may be none. */
+void session_learn(struct session *session);
+/* The store has begun anew: the session gets a row again, with what the daemon and its process know of it. */
+void session_restore(struct session *session);
+/* Its name or its limits are others now: the process is told, see memo.h. */
+void session_note_change(struct session *session);
 
 /* The store has the result for good: the worker may let go of it. */
 void session_stored(struct session *session, uint64_t seq);

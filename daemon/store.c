@@ -27,12 +27,21 @@
 /* A shim that stays away longer is not expected back. */
 #define CONVERSATION_SECONDS (30 * 24 * 3600)
 
+/* What the thread has to say of its database; empty if there is nothing. */
+struct said {
+	char problem[640];
+	char notice[640];
+};
+
 struct store {
 	char *directory;
 	pthread_t thread;
 	struct event *finished_event;
 	int finished_fd;
-	char problem_copy[512]; /* the event loop's own */
+	store_made_callback made;
+	void *made_context;
+	struct said said_copy; /* the event loop's own */
+	bool is_filling;       /* what it adds goes before what waits */
 
 	pthread_mutex_t mutex; /* for all below */
 	pthread_cond_t wake;
@@ -41,7 +50,9 @@ struct store {
 	bool urgent; /* somebody waits, or a group is complete */
 	bool closing;
 	struct job_list finished;
-	char problem[512];
+	bool wants_rows; /* the thread waits for what belongs into a new database */
+	struct job_list rows;
+	struct said said;
 };
 
 /* The thread sleeps through patient jobs until its group is complete, so that a busy loop does not wake it each time.
@@ -49,6 +60,11 @@ struct store {
 void store_enqueue(struct store *store, struct job *job)
 {
 	pthread_mutex_lock(&store->mutex);
+	if (store->is_filling) {
+		STAILQ_INSERT_TAIL(&store->rows, job, next);
+		pthread_mutex_unlock(&store->mutex);
+		return;
+	}
 	bool first = STAILQ_EMPTY(&store->queued);
 	STAILQ_INSERT_TAIL(&store->queued, job, next);
 	store->queued_count++;
@@ -94,22 +110,48 @@ static void wait_urgent(struct store *store, long milliseconds)
 			break;
 }
 
-static void set_problem(struct store *store, const char *problem)
+static void tell(struct store *store, const struct database *database)
 {
+	const char *problem = database_problem(database), *notice = database_notice(database);
+
 	pthread_mutex_lock(&store->mutex);
-	snprintf(store->problem, sizeof(store->problem), "%s", problem ? problem : "");
+	snprintf(store->said.problem, sizeof(store->said.problem), "%s", problem ? problem : "");
+	snprintf(store->said.notice, sizeof(store->said.notice), "%s", notice ? notice : "");
 	pthread_mutex_unlock(&store->mutex);
+}
+
+static void wake_loop(struct store *store)
+{
+	uint64_t one = 1;
+
+	if (write(store->finished_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		abort();
 }
 
 static void hand_back(struct store *store, struct job_list *jobs)
 {
-	uint64_t one = 1;
-
 	pthread_mutex_lock(&store->mutex);
 	STAILQ_CONCAT(&store->finished, jobs);
 	pthread_mutex_unlock(&store->mutex);
-	if (write(store->finished_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-		abort();
+	wake_loop(store);
+}
+
+/* The event loop knows what belongs into a new database; that goes first. False if it has no time for that any more. */
+static bool fetch_rows(struct store *store, struct job_list *jobs)
+{
+	struct job_list rows = STAILQ_HEAD_INITIALIZER(rows);
+
+	pthread_mutex_lock(&store->mutex);
+	store->wants_rows = true;
+	wake_loop(store);
+	while (store->wants_rows && !store->closing)
+		pthread_cond_wait(&store->wake, &store->mutex);
+	bool is_served = !store->wants_rows;
+	STAILQ_CONCAT(&rows, &store->rows);
+	pthread_mutex_unlock(&store->mutex);
+	STAILQ_CONCAT(&rows, jobs);
+	STAILQ_CONCAT(jobs, &rows);
+	return is_served;
 }
 
 static void run_statement(struct database *database, struct job *job)
@@ -160,6 +202,14 @@ static bool run_all(struct database *database, struct job_list *jobs)
 	return false;
 }
 
+static bool may_wait(struct job *job)
+{
+	bool has_tries = job->tries > 0;
+
+	job->tries -= has_tries;
+	return job->patient || has_tries;
+}
+
 /* The disk said no: those who wait are told, the others stay for the next try. */
 static void fail_impatient(struct store *store, struct job_list *jobs)
 {
@@ -169,7 +219,7 @@ static void fail_impatient(struct store *store, struct job_list *jobs)
 	while ((job = STAILQ_FIRST(jobs))) {
 		STAILQ_REMOVE_HEAD(jobs, next);
 		job->result = DATABASE_BROKEN;
-		if (job->patient)
+		if (may_wait(job))
 			STAILQ_INSERT_TAIL(&kept, job, next);
 		else
 			STAILQ_INSERT_TAIL(&failed, job, next);
@@ -185,7 +235,7 @@ static bool collect(struct store *store, struct database *database, struct job_l
 
 	pthread_mutex_lock(&store->mutex);
 	if (retry) {
-		wait_urgent(store, RETRY_MS);
+		wait_urgent(store, database_is_damaged(database) ? 0 : RETRY_MS);
 	} else {
 		while (STAILQ_EMPTY(&store->queued) && !store->closing) {
 			struct timespec until = from_now(IDLE_MS);
@@ -207,17 +257,28 @@ static bool collect(struct store *store, struct database *database, struct job_l
 	return !(closing && (retry || STAILQ_EMPTY(jobs)));
 }
 
+static bool make_ready(struct store *store, struct database *database)
+{
+	bool is_ready = database_ready(database);
+
+	tell(store, database);
+	return is_ready;
+}
+
 static void *run(void *context)
 {
 	struct store *store = context;
-	struct database *database = database_open(store->directory);
+	struct database *database = database_new(store->directory);
 	struct job_list jobs = STAILQ_HEAD_INITIALIZER(jobs);
 	struct job *job;
+	bool good = make_ready(store, database);
 
-	set_problem(store, database_problem(database));
 	while (collect(store, database, &jobs)) {
-		bool good = run_all(database, &jobs); /* without jobs it finds out whether the disk is well again */
-		set_problem(store, database_problem(database));
+		good = good || make_ready(store, database);
+		if (good && database_was_made(database) && !fetch_rows(store, &jobs))
+			break;
+		good = good && run_all(database, &jobs); /* without jobs it finds out whether the disk is well again */
+		tell(store, database);
 		if (good) {
 			hand_back(store, &jobs);
 			database_checkpoint(database, false);
@@ -229,16 +290,40 @@ static void *run(void *context)
 		STAILQ_REMOVE_HEAD(&jobs, next);
 		job_free(job);
 	}
-	database_close(database);
+	database_free(database);
 	return NULL;
 }
 
 /* ---- the event loop's side */
 
+static void log_news(const struct said *before, const struct said *now)
+{
+	if (strcmp(before->notice, now->notice) != 0)
+		log_error("%s", now->notice);
+	if (strcmp(before->problem, now->problem) == 0)
+		return;
+	if (now->problem[0])
+		log_error("transcripts cannot be kept now: %s", now->problem);
+	else
+		log_info("transcripts can be kept again");
+}
+
+static void fill(struct store *store)
+{
+	store->is_filling = true;
+	store->made(store->made_context);
+	store->is_filling = false;
+	pthread_mutex_lock(&store->mutex);
+	store->wants_rows = false;
+	pthread_mutex_unlock(&store->mutex);
+	pthread_cond_signal(&store->wake);
+}
+
 static void on_finished(evutil_socket_t fd, short what, void *context)
 {
 	struct store *store = context;
 	struct job_list jobs = STAILQ_HEAD_INITIALIZER(jobs);
+	struct said before = store->said_copy;
 	uint64_t count;
 	struct job *job;
 
@@ -247,30 +332,32 @@ static void on_finished(evutil_socket_t fd, short what, void *context)
 		abort();
 	pthread_mutex_lock(&store->mutex);
 	STAILQ_CONCAT(&jobs, &store->finished);
-	bool changed = strcmp(store->problem, store->problem_copy) != 0;
-	memcpy(store->problem_copy, store->problem, sizeof(store->problem));
+	store->said_copy = store->said;
+	bool wants_rows = store->wants_rows;
 	pthread_mutex_unlock(&store->mutex);
-	if (changed && store->problem_copy[0])
-		log_error("transcripts cannot be kept now: %s", store->problem_copy);
-	else if (changed)
-		log_info("transcripts can be kept again");
+	log_news(&before, &store->said_copy);
 	while ((job = STAILQ_FIRST(&jobs))) {
 		STAILQ_REMOVE_HEAD(&jobs, next);
 		if (job->deliver)
 			job->deliver(job);
 		job_free(job);
 	}
+	if (wants_rows)
+		fill(store);
 }
 
-struct store *store_open(struct event_base *base, const char *directory)
+struct store *store_open(struct event_base *base, const char *directory, store_made_callback made, void *context)
 {
 	struct store *store = new_zeroed(sizeof(*store));
 	pthread_condattr_t attributes;
 	sigset_t all, old;
 
 	store->directory = new_text(directory);
+	store->made = made;
+	store->made_context = context;
 	STAILQ_INIT(&store->queued);
 	STAILQ_INIT(&store->finished);
+	STAILQ_INIT(&store->rows);
 	pthread_mutex_init(&store->mutex, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -317,7 +404,12 @@ void store_close(struct store *store)
 
 const char *store_problem(const struct store *store)
 {
-	return store->problem_copy[0] ? store->problem_copy : NULL;
+	return store->said_copy.problem[0] ? store->said_copy.problem : NULL;
+}
+
+const char *store_notice(const struct store *store)
+{
+	return store->said_copy.notice[0] ? store->said_copy.notice : NULL;
 }
 
 uint64_t store_universal_time(void)

@@ -17,8 +17,12 @@
 
 struct store;
 
+/* The database has just been made, because there was none or a damaged one is set aside: what is added in this call
+ * comes before everything that waits already. */
+typedef void (*store_made_callback)(void *context);
+
 /* Makes the directory if needed. Opening the database is the thread's first job. */
-struct store *store_open(struct event_base *base, const char *directory);
+struct store *store_open(struct event_base *base, const char *directory, store_made_callback made, void *context);
 /* Finishes what is queued, as far as the disk lets it. No callback comes after it. */
 void store_close(struct store *store);
 
@@ -27,6 +31,8 @@ void store_hurry(struct store *store);
 
 /* NULL while records can be kept; otherwise a sentence for people. */
 const char *store_problem(const struct store *store);
+/* NULL unless a damaged database was set aside since the daemon began; otherwise a clause for people. */
+const char *store_notice(const struct store *store);
 
 struct store_session {
 	const char *id;
@@ -34,6 +40,11 @@ struct store_session {
 	const char *directory;
 	unsigned owner;
 	uint64_t created_at; /* universal time */
+	bool has_history;
+	/* Of one that is stored again: */
+	const char *limits;  /* as limit_encode wrote them */
+	const char *package; /* NULL if it is not known */
+	uint64_t last_seq;
 };
 
 enum store_status { STORE_DONE, STORE_EXISTS, STORE_FAILED };
@@ -42,6 +53,8 @@ typedef void (*store_status_callback)(void *context, enum store_status status);
 
 void store_add_session(
 	struct store *store, const struct store_session *session, store_status_callback done, void *context);
+/* One whose row was lost. Its name is left out if another one has it now. */
+void store_restore_session(struct store *store, const struct store_session *session);
 
 struct store_found_session {
 	const char *id;
@@ -50,12 +63,18 @@ struct store_found_session {
 	const char *limits; /* as limit_encode wrote them */
 	const char *reload; /* NULL unless a reset was broken off */
 	uint64_t last_seq;
+	uint64_t created_at;
+	bool has_history;
 };
 
-/* found is NULL if there is no such session; it lives until the callback returns. */
-typedef void (*store_session_callback)(void *context, const struct store_found_session *found);
+/* STORE_DONE with NULL if there is no such session; found lives until the callback returns. */
+typedef void (*store_session_callback)(
+	void *context, enum store_status status, const struct store_found_session *found);
 void store_find_session(
 	struct store *store, const char *id_or_name, unsigned owner, store_session_callback done, void *context);
+/* By its id. The answer comes when the disk gives it, however long that takes. */
+void store_expect_session(
+	struct store *store, const char *id, unsigned owner, store_session_callback done, void *context);
 
 /* Clones that a daemon had begun: their ids with a space between; NULL if there is none. */
 typedef void (*store_births_callback)(void *context, const char *ids);
@@ -114,8 +133,8 @@ struct store_found_output {
 	bool is_whole;
 };
 
-/* found is NULL if there is none. The context was allocated for this call: the store frees it. */
-typedef void (*store_output_callback)(void *context, const struct store_found_output *found);
+/* STORE_DONE with NULL if there is none. The context was allocated for this call: the store frees it. */
+typedef void (*store_output_callback)(void *context, enum store_status status, const struct store_found_output *found);
 /* seq 0: the last one that is kept. offset and length are characters. */
 void store_find_output(struct store *store, const char *session, uint64_t seq, const char *stream, uint64_t offset,
 	uint64_t length, store_output_callback done, void *context);
@@ -133,8 +152,8 @@ struct store_found_answer {
 	const char *tool; /* not NULL: the text is data, and that tool makes the answer from it */
 };
 
-/* found is NULL if there is none. The context was allocated for this call: the store frees it. */
-typedef void (*store_answer_callback)(void *context, const struct store_found_answer *found);
+/* STORE_DONE with NULL if there is none. The context was allocated for this call: the store frees it. */
+typedef void (*store_answer_callback)(void *context, enum store_status status, const struct store_found_answer *found);
 void store_find_answer(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], uint64_t line, uint32_t item,
 	store_answer_callback done, void *context);
 
@@ -152,8 +171,10 @@ void store_save_conversation(struct store *store, const uint8_t nonce[static LIN
 	const struct store_conversation *conversation, store_status_callback done, void *context);
 void store_forget_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE]);
 
-/* found is NULL if there is none, and has no directory. The context was allocated for this call: the store frees it. */
-typedef void (*store_conversation_callback)(void *context, const struct store_conversation *found);
+/* STORE_DONE with NULL if there is none; found has no directory. The context was allocated for this call: the store
+ * frees it. */
+typedef void (*store_conversation_callback)(
+	void *context, enum store_status status, const struct store_conversation *found);
 void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
 	store_conversation_callback done, void *context);
 

@@ -115,8 +115,10 @@ static void on_row_added(struct request *request, const struct inquiry_said *sai
 		inquiry_refuse(request, said, NULL);
 		return;
 	}
-	if (clone)
+	if (clone) {
 		replace_text(&clone->name, given_text(request, "name"));
+		session_learn(clone);
+	}
 	tools_finish(request, "create-session", said->data);
 }
 

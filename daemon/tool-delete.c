@@ -36,6 +36,7 @@ static void discard(struct session *session)
 		return;
 	}
 	session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
+	session->is_stored = false;
 	session_begin_ending(session, on_late_process_ended);
 	session_kill_process(session);
 }

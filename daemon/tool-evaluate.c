@@ -71,15 +71,19 @@ static void put_piece(struct text *text, const struct reading *reading, const st
 		text_printf(text, "\n[offset %" PRIu64 " goes on]", end);
 }
 
-static void on_output_found(void *context, const struct store_found_output *found)
+static void on_output_found(void *context, enum store_status status, const struct store_found_output *found)
 {
 	const struct reading *reading = context;
 	struct request *request = reading->request;
+	const char *problem = store_problem(request->conversation->server->store);
 	struct report report = {0};
 
 	request->conversation->lookups--;
 	if (request->unwanted) {
 		request_withdraw(request);
+	} else if (status == STORE_FAILED) {
+		request_fail(request, "STORAGE-FAILED", "The output cannot be read: %s. Try again when that is mended.",
+			problem ? problem : "unknown");
 	} else if (!found) {
 		request_fail(request, "OUTPUT-NOT-FOUND",
 			"No %s of %s is kept. Only output that an answer did not show to its end is, that of a session's last 16 such "

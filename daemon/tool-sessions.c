@@ -172,8 +172,10 @@ void finish_rename_session(struct request *request, struct json_object *data)
 	struct session *session = session_find(request->conversation->server, card_text(data, "id"));
 	struct text text = {0};
 
-	if (session)
+	if (session) {
 		replace_text(&session->name, *card_text(data, "name") ? card_text(data, "name") : NULL);
+		session_note_change(session);
+	}
 	if (*card_text(data, "name"))
 		text_printf(&text, "%s is called \"%s\" now.", card_text(data, "id"), card_text(data, "name"));
 	else

@@ -71,6 +71,10 @@ static bool take_hello_field(
 		hello->origin = field->data;
 		hello->origin_length = field->length;
 		return true;
+	case WORK_MEMO:
+		hello->memo = field->data;
+		hello->memo_length = field->length;
+		return true;
 	case WORK_RESTORED:
 		hello->is_heir = true;
 		return field_number(field, &hello->restored_seq);
@@ -325,6 +329,16 @@ void worker_forget(struct worker *worker, uint64_t seq)
 void worker_peek(struct worker *worker)
 {
 	send_seq(worker, WORKER_PEEK, 0);
+}
+
+void worker_remember(struct worker *worker, const struct frame_builder *memo)
+{
+	if (memo->length > WORKLINK_MEMO_MAX)
+		return;
+	frame_begin(&worker->builder, WORKER_MEMO);
+	frame_put(&worker->builder, WORK_MEMO, memo->data, memo->length);
+	frame_end(&worker->builder);
+	peer_send(worker->peer, &worker->builder);
 }
 
 void worker_quit(struct worker *worker)

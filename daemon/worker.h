@@ -30,6 +30,8 @@ struct worker_hello {
 	uint64_t kept;         /* results that follow */
 	const uint8_t *origin; /* of the running one */
 	size_t origin_length;
+	const uint8_t *memo; /* what worker_remember gave it, or a forerunner of its; NULL: nothing */
+	size_t memo_length;
 	uint64_t protected_seq; /* its sleeping copy knows of evaluations up to this one */
 	/* Of a copy that took over from a process that died; told again until an evaluation is over. */
 	bool is_heir;
@@ -84,6 +86,8 @@ void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, 
 void worker_cancel(struct worker *worker, uint64_t seq);
 void worker_forget(struct worker *worker, uint64_t seq);
 void worker_peek(struct worker *worker);
+/* It will say that with each hello. */
+void worker_remember(struct worker *worker, const struct frame_builder *memo);
 void worker_quit(struct worker *worker);
 
 /*

@@ -108,6 +108,7 @@ static void say_hello(struct agenda *agenda)
 		frame_put(&frame, WORK_ORIGIN, agenda->running->origin, agenda->running->origin_length);
 	}
 	put_protection(agenda, &frame);
+	lineage_put_memo(agenda->lineage, &frame);
 	put_inheritance(agenda, &frame);
 	report(agenda, &frame);
 }
@@ -222,6 +223,15 @@ static void handle_forget(struct agenda *agenda, uint64_t seq)
 	begin_next(agenda);
 }
 
+static void handle_memo(struct agenda *agenda, struct frame frame)
+{
+	struct field field;
+
+	while (frame_next(&frame, &field) == FRAME_READY)
+		if (field.tag == WORK_MEMO)
+			lineage_set_memo(agenda->lineage, field.data, field.length);
+}
+
 static uint64_t seq_of(struct frame frame)
 {
 	struct field field;
@@ -248,6 +258,9 @@ bool agenda_handle(struct agenda *agenda, const struct frame *frame, const struc
 		break;
 	case WORKER_PEEK:
 		say_progress(agenda, progress);
+		break;
+	case WORKER_MEMO:
+		handle_memo(agenda, *frame);
 		break;
 	}
 	return true;

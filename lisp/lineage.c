@@ -39,6 +39,8 @@ struct lineage {
 	uint64_t forgotten; /* stored by the daemon */
 	uint64_t told;      /* what was undone up to this one has been told */
 	struct recent recent[LINEAGE_RECENT];
+	size_t memo_length;
+	uint8_t memo[WORKLINK_MEMO_MAX];
 	size_t origin_length;
 	uint8_t origin[LINEAGE_ORIGIN_MAX]; /* of the last one begun; touched as far as it is long */
 };
@@ -171,6 +173,21 @@ void lineage_note_forgotten(struct lineage *lineage, uint64_t seq)
 void lineage_note_told(struct lineage *lineage, uint64_t seq)
 {
 	lineage->told = seq;
+}
+
+void lineage_set_memo(struct lineage *lineage, const uint8_t *memo, size_t length)
+{
+	if (length > WORKLINK_MEMO_MAX)
+		return;
+	lineage->memo_length = 0; /* while it is half written */
+	memcpy(lineage->memo, memo, length);
+	lineage->memo_length = length;
+}
+
+void lineage_put_memo(const struct lineage *lineage, struct frame_builder *hello)
+{
+	if (lineage->memo_length > 0 && lineage->memo_length <= WORKLINK_MEMO_MAX)
+		frame_put(hello, WORK_MEMO, lineage->memo, lineage->memo_length);
 }
 
 /* ---- the copy */

@@ -56,6 +56,11 @@ void lineage_note_forgotten(struct lineage *lineage, uint64_t seq);
 /* Clients know what became of the evaluations up to this one. */
 void lineage_note_told(struct lineage *lineage, uint64_t seq);
 
+/* What the daemon wants to be told by whoever is the worker. */
+void lineage_set_memo(struct lineage *lineage, const uint8_t *memo, size_t length);
+/* Adds it to a hello, if there is one. */
+void lineage_put_memo(const struct lineage *lineage, struct frame_builder *hello);
+
 /* In the copy, when the worker is dead. */
 bool lineage_may_inherit(const struct lineage *lineage);
 /* Makes the caller the worker. Returns its incarnation. */

@@ -119,6 +119,17 @@ static void print_zygote(json_object *zygote)
 		printf("          falls back: %s\n", json_object_get_string(json_object_array_get_idx(fallbacks, i)));
 }
 
+/* Only what is wrong with it. */
+static void print_store(json_object *store)
+{
+	json_object *words;
+
+	if (json_object_object_get_ex(store, "problem", &words))
+		printf("store     transcripts cannot be kept now: %s\n", json_object_get_string(words));
+	if (json_object_object_get_ex(store, "notice", &words))
+		printf("store     %s\n", json_object_get_string(words));
+}
+
 static void print_sessions(json_object *sessions)
 {
 	size_t count = sessions ? json_object_array_length(sessions) : 0;
@@ -147,6 +158,8 @@ static void print_status(json_object *status)
 	putchar('\n');
 	if (json_object_object_get_ex(status, "zygote", &part))
 		print_zygote(part);
+	if (json_object_object_get_ex(status, "store", &part))
+		print_store(part);
 	printf("clients   %s\n", text_of(status, "clients"));
 	json_object_object_get_ex(status, "sessions", &part);
 	print_sessions(part);

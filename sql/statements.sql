@@ -3,8 +3,13 @@
 -- add_session:
 INSERT INTO sessions (id, name, owner, directory, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5);
 
+-- restore_session:
+INSERT OR IGNORE INTO sessions (id, name, owner, directory, created_at, updated_at, has_history, limits, package, last_seq)
+  VALUES (?1, iif(EXISTS (SELECT 1 FROM sessions WHERE owner = ?3 AND name = ?2), NULL, ?2), ?3, ?4, ?5,
+    max(?5, unixepoch() + 2208988800), ?6, ?7, ifnull(?8, 'CL-USER'), ?9);
+
 -- find_session:
-SELECT id, name, directory, last_seq, limits, reload FROM sessions WHERE (id = ?1 OR name = ?1) AND owner = ?2;
+SELECT id, name, directory, last_seq, limits, reload, created_at, has_history FROM sessions WHERE (id = ?1 OR name = ?1) AND owner = ?2;
 
 -- set_limits:
 UPDATE sessions SET limits = ?2 WHERE id = ?1;
