@@ -42,17 +42,22 @@ static char *written(struct json_object *id)
 	struct text text = {0};
 
 	jsontext_put(&text, id);
+	if (text.length > RPC_ID_MAX)
+		text_free(&text);
 	return text.data;
 }
 
-/* An id's text as it came; NULL if it is neither a string nor an integer, or too long. */
+/*
+ * An id's text as it came; NULL if it is neither a string nor an integer, or too long. What was found may be another
+ * one's, if the name stands there twice and once with escapes.
+ */
 static char *legal_id(struct json_object *id, bool found, const struct json_span *span)
 {
 	if (found && span->length > RPC_ID_MAX)
 		return NULL;
 	switch (json_object_get_type(id)) {
 	case json_type_string:
-		if (!found)
+		if (!found || span->text[0] != '"')
 			return written(id);
 		return new_copy(span->text, span->length);
 	case json_type_int:
@@ -163,16 +168,18 @@ void rpc_parse(const char *text, size_t length, struct rpc_line *line)
 	const char *problem = jsontext_read(text, length, &value);
 
 	*line = (struct rpc_line){0};
-	if (!problem && json_object_is_type(value, json_type_array)) {
+	bool is_batch = !problem && json_object_is_type(value, json_type_array);
+	if (is_batch && json_object_array_length(value) <= RPC_BATCH_MAX) {
 		parse_batch(text, length, value, line);
 		return;
 	}
 	line->count = 1;
 	line->messages = new_zeroed(sizeof(*line->messages));
+	classify(&line->messages[0], text, length, value);
 	if (problem)
 		invalid(&line->messages[0], RPC_PARSE_ERROR, problem);
-	else
-		classify(&line->messages[0], text, length, value);
+	else if (is_batch)
+		invalid(&line->messages[0], RPC_INVALID_REQUEST, "A batch may hold 10000 messages");
 }
 
 void rpc_line_free(struct rpc_line *line)

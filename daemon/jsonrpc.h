@@ -22,6 +22,8 @@ enum rpc_code {
 
 /* A longer id is refused: it has to fit into every answer. */
 #define RPC_ID_MAX 65536
+/* More messages than this are not told apart: each would take its share of memory, and of the answer. */
+#define RPC_BATCH_MAX 10000
 
 enum rpc_kind {
 	RPC_REQUEST,
@@ -32,7 +34,7 @@ enum rpc_kind {
 
 struct rpc_message {
 	enum rpc_kind kind;
-	struct json_object *object; /* owned; NULL if it was no object */
+	struct json_object *object; /* owned; NULL if it was no JSON */
 	char *id;                   /* owned; the raw text, at most RPC_ID_MAX bytes; NULL if there is none */
 	const char *method;         /* within object */
 	struct json_object *params; /* within object; NULL if there are none */

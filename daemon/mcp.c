@@ -4,6 +4,7 @@
 #include "mcp.h"
 
 #include "alloc.h"
+#include "batch.h"
 #include "completion.h"
 #include "frame.h"
 #include "jsontext.h"
@@ -307,8 +308,7 @@ static void answer_invalid(struct conversation *conversation, struct batch *batc
 	rpc_put_error(&text, id, era_unknown_id(conversation->agreed), code, NULL, data);
 	json_object_put(data);
 	if (batch) {
-		text_puts(&batch->answers, batch->answers.length ? "," : "[");
-		text_add(&batch->answers, text.data, text.length);
+		batch_add(batch, id, &text);
 	} else {
 		conversation_answer(conversation, line, &text);
 	}
@@ -321,9 +321,11 @@ static void take_request(
 	struct request *request = place->again ? conversation_by_line(conversation, place->line, place->item) : NULL;
 
 	if (batch)
-		batch->open++;
-	if (request) {
-		request->batch = batch; /* it is being worked on; its answer goes to the new connection */
+		batch_expect(batch);
+	if (request) { /* it is being worked on; its answer goes to the new connection */
+		if (request->batch)
+			batch_abandon(request->batch);
+		request->batch = batch;
 		return;
 	}
 	struct era_choice choice = era_choose(message, conversation->agreed);
@@ -368,9 +370,12 @@ static void take_batch(struct conversation *conversation, struct place place, st
 		answer_invalid(conversation, NULL, place.line, NULL, RPC_INVALID_REQUEST, "The batch is empty");
 		return;
 	}
-	batch = new_zeroed(sizeof(*batch));
-	batch->line = place.line;
-	batch->open = 1;
+	batch = batch_new(place.line, parsed);
+	if (!batch) {
+		answer_invalid(conversation, NULL, place.line, NULL, RPC_INVALID_REQUEST,
+			"The batch holds too much for one answer; send its messages on lines of their own");
+		return;
+	}
 	place.size /= parsed->count;
 	for (; place.item < parsed->count; place.item++)
 		take_message(conversation, batch, &place, &parsed->messages[place.item]);

@@ -4,8 +4,8 @@
 #include "request.h"
 
 #include "alloc.h"
+#include "batch.h"
 #include "conversation.h"
-#include "frame.h"
 #include "jsontext.h"
 #include "server.h"
 #include "utf8.h"
@@ -39,37 +39,6 @@ static void request_free(struct request *request)
 	free(request->uri);
 	free(request->progress_token);
 	free(request);
-}
-
-void batch_release(struct batch *batch, struct conversation *conversation)
-{
-	if (--batch->open > 0)
-		return;
-	if (batch->answers.length > 0) {
-		text_puts(&batch->answers, "]");
-		conversation_answer(conversation, batch->line, &batch->answers);
-	} else {
-		conversation_settle(conversation, batch->line);
-	}
-	text_free(&batch->answers);
-	free(batch);
-}
-
-/* The answers of a batch are one line for the client, and it may not get longer than any other. */
-static void batch_add(struct batch *batch, const char *id, const struct text *answer)
-{
-	struct text refusal = {0};
-
-	text_puts(&batch->answers, batch->answers.length ? "," : "[");
-	if (batch->answers.length + answer->length > FRAME_ANSWER_MAX) {
-		rpc_put_error(&refusal, id, RPC_ID_NULL, RPC_INTERNAL_ERROR,
-			"The answers of this batch are too long together. The request was served; send the next one like "
-			"it on a line of its own.",
-			NULL);
-		answer = &refusal;
-	}
-	text_add(&batch->answers, answer->data, answer->length);
-	text_free(&refusal);
 }
 
 void request_answer(struct request *request, const struct text *answer)

@@ -15,17 +15,11 @@
 #include <sys/queue.h>
 
 struct conversation;
+struct batch;
 struct evaluation;
 struct report;
 struct request;
 struct session;
-
-/* The answers to a line that held several requests; the line is answered when the last of them is. */
-struct batch {
-	uint64_t line;
-	size_t open; /* requests still to be answered, and one for the parser while it is at work */
-	struct text answers;
-};
 
 /* How others than its own method answer a request: with what its session reports, and with what went wrong. */
 struct request_form {
@@ -39,9 +33,9 @@ struct request {
 	LIST_ENTRY(request) same_hash; /* in its conversation's index by id */
 	struct conversation *conversation;
 	uint64_t line;
-	uint32_t item; /* position in its batch, 0 outside of one */
-	struct batch *batch;
-	size_t size; /* of the line that it came on */
+	uint32_t item;       /* position in its batch, 0 outside of one */
+	struct batch *batch; /* NULL outside of one */
+	size_t size;         /* of the line that it came on */
 	char *id;
 	const struct revision *revision; /* NULL before any agreement */
 	const struct request_form *form; /* of its method; NULL if nobody else answers */
@@ -90,8 +84,5 @@ void request_answer(struct request *request, const struct text *answer);
 void request_withdraw(struct request *request);
 
 void request_progress(struct request *request, double progress, const char *message);
-
-/* Counts one off; answers the line when nothing is open. The conversation may have lost its client meanwhile. */
-void batch_release(struct batch *batch, struct conversation *conversation);
 
 #endif

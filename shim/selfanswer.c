@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frame.h"
 #include "jsonscan.h"
 #include "utf8.h"
 
 /* A longer id is treated as unusable: its answer would be longer than clients accept. */
 #define ID_MAX (1u << 20)
+/* Of the answers to a batch, before the last one is added. */
+#define ANSWERS_MAX (FRAME_ANSWER_MAX / 2)
 
 static bool is_digit(char c)
 {
@@ -140,7 +143,10 @@ static bool answer_one(const char *text, size_t length, const char *message, str
 	return true;
 }
 
-/* False if text is no array that closes, or an empty one; then nothing was appended. */
+/*
+ * False if text is no array that closes, or an empty one, or one that takes more answers than fit into a line; then
+ * nothing was appended.
+ */
 static bool answer_batch(const char *text, size_t length, const char *message, struct bytes *out, bool *any)
 {
 	struct json_span element;
@@ -148,7 +154,7 @@ static bool answer_batch(const char *text, size_t length, const char *message, s
 
 	*any = false;
 	append_text(out, "[");
-	while (json_scan_element(text, length, &position, &element)) {
+	while (bytes_length(out) - before < ANSWERS_MAX && json_scan_element(text, length, &position, &element)) {
 		size_t mark = bytes_length(out);
 
 		if (*any)

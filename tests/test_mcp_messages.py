@@ -214,6 +214,26 @@ def test_2025_03_26_refuses_each_member_that_is_no_object(client):
     assert all(a["error"]["code"] == -32600 and a["id"] is None for a in answers if "error" in a)
 
 
+@pytest.mark.parametrize("line", ["1," * 10000 + "1", ",".join(f'{{"id":"{"x" * 60000}{n}"}}' for n in range(100))],
+                         ids=["members", "ids"])
+def test_2025_03_26_refuses_a_batch_that_no_answer_could_hold(client, line):
+    client.open("2025-03-26")
+    client.send_line(f"[{line}]")
+    assert client.error_without_id()["error"]["code"] == -32600
+    client.send_line("[" + "1," * 9999 + "1]")
+    assert len(batch(client)) == 10000
+
+
+def test_2025_03_26_answers_each_member_with_a_long_id_although_one_answer_is_too_long(client):
+    client.initialize("2025-03-26")
+    client.tool("configure-limits", max_output=1_000_000)
+    code = '(dotimes (i 100000) (write-string (string (code-char 1))))'
+    calls = [client.message("tools/call", {"name": "evaluate-lisp", "arguments": {"code": code}}, f"{n}" + "x" * 60000)
+             for n in range(60)]
+    client.send(calls)
+    assert [answer["id"] for answer in batch(client)] == [call["id"] for call in calls]
+
+
 def test_2025_03_26_does_not_initialize_inside_a_batch(client):
     client.expect_answer_to(900)
     params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}

@@ -102,6 +102,27 @@ def test_a_connection_that_replaces_an_older_one_takes_its_conversation_over(run
         assert old.recv(4096) == b""
 
 
+def test_a_batch_that_comes_again_is_answered_on_the_new_connection(runtime):
+    """And with a sanitizer: nothing of the one before is left."""
+    hello = {"version": 1, "nonce": os.urandom(16), "lines_read": 0, "lines_settled": 0, "directory": "/"}
+    handshake = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}'
+    evaluation = (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"evaluate-lisp",'
+                  b'"arguments":{"code":"(progn (sleep 0.3) 1)"}}}')
+    batch = b'[{"jsonrpc":"2.0","id":2,"method":"ping"},' + evaluation + b"]"
+    runtime.ready()
+    with socket.socket(socket.AF_UNIX) as old, socket.socket(socket.AF_UNIX) as new:
+        for link in (old, new):
+            link.settimeout(10)
+            link.connect(runtime.environment["CL_MCPD_SOCKET"])
+            link.sendall(frame("H", **hello))
+            assert link.recv(4096)[4:5] == b"W"
+            link.sendall(frame("L", line=1, text=handshake))
+            assert b'"2025-03-26"' in link.recv(4096)
+            link.sendall(frame("L", line=2, text=batch))
+        answer = new.recv(65536)
+        assert b'[{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"=> 1"}]' in answer
+
+
 # The store
 
 

@@ -93,6 +93,8 @@ static void of_two_ids_the_one_that_is_echoed_is_the_one_that_was_judged(void **
 	assert_int_equal(message->kind, RPC_REQUEST);
 	assert_string_equal(message->id, "\"two\"");
 	assert_invalid("{\"jsonrpc\":\"2.0\",\"id\":1,\"id\":null,\"method\":\"ping\"}", RPC_INVALID_REQUEST);
+	message = parse("{\"jsonrpc\":\"2.0\",\"id\":[1],\"\\u0069d\":\"two\",\"method\":\"ping\"}");
+	assert_string_equal(message->id, "\"two\"");
 }
 
 static void an_id_whose_name_is_written_with_escapes_is_an_id(void **state)
@@ -102,6 +104,20 @@ static void an_id_whose_name_is_written_with_escapes_is_an_id(void **state)
 	(void)state;
 	assert_int_equal(message->kind, RPC_REQUEST);
 	assert_string_equal(message->id, "5");
+}
+
+static void an_id_that_is_too_long_for_an_answer_is_refused(void **state)
+{
+	static const char *const names[] = {"id", "\\u0069d"};
+	char text[RPC_ID_MAX + 100];
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		for (int size = RPC_ID_MAX - 2; size <= RPC_ID_MAX - 1; size++) {
+			snprintf(text, sizeof(text), "{\"jsonrpc\":\"2.0\",\"%s\":\"%0*d\",\"method\":\"ping\"}",
+				names[i], size, 0);
+			assert_int_equal(parse(text)->kind, size + 2 <= RPC_ID_MAX ? RPC_REQUEST : RPC_INVALID);
+		}
 }
 
 static void the_id_of_an_invalid_request_is_told(void **state)
@@ -294,6 +310,7 @@ int main(void)
 		cmocka_unit_test(other_ids_are_refused),
 		cmocka_unit_test(of_two_ids_the_one_that_is_echoed_is_the_one_that_was_judged),
 		cmocka_unit_test(an_id_whose_name_is_written_with_escapes_is_an_id),
+		cmocka_unit_test(an_id_that_is_too_long_for_an_answer_is_refused),
 		cmocka_unit_test(the_id_of_an_invalid_request_is_told),
 		cmocka_unit_test(what_is_json_but_no_request_is_invalid),
 		cmocka_unit_test(what_is_no_json_is_a_parse_error),
