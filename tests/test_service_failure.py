@@ -123,6 +123,7 @@ def test_a_stalled_daemon_is_reported_and_used_again_when_it_wakes(own_runtime):
     # finish() makes sure that the late answer was dropped
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_a_stalled_daemon_is_told_what_became_of_its_requests(own_runtime):
     client = own_runtime.client().open()
     daemon = own_runtime.daemon_pid()
