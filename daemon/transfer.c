@@ -320,8 +320,8 @@ static bool is_written(const char *path, const char *data, size_t length)
 {
 	struct stat status;
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	bool is_same =
-		fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && (size_t)status.st_size == length;
+	bool is_same = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && length <= (size_t)FILE_MAX &&
+		(size_t)status.st_size == length;
 	char *found = is_same ? must(malloc(length + 1)) : NULL;
 
 	is_same = is_same && read(fd, found, length) == (ssize_t)length && memcmp(found, data, length) == 0;
