@@ -28,10 +28,11 @@
 
 (defun close-uninterrupted (stream &key abort)
   "In place of CLOSE: an evaluation that was stopped between closing a file and noting that would close it again, and free
-its memory twice."
-  (if (typep stream 'file-stream)
-      (mp:without-interrupts (funcall *original-close* stream :abort abort))
-      (funcall *original-close* stream :abort abort)))
+its memory twice. The session's own streams outlive whoever closes them."
+  (cond ((or (eq stream *no-input*) (eq stream *no-terminal*)) t)
+        ((typep stream 'file-stream)
+         (mp:without-interrupts (funcall *original-close* stream :abort abort)))
+        (t (funcall *original-close* stream :abort abort))))
 
 (defvar *original-open* (fdefinition 'open))
 

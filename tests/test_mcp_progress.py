@@ -57,6 +57,16 @@ def test_progress_shows_what_a_child_process_has_written(lisp):
     assert any("from the child" in tick.message["params"]["message"] for tick in lisp.progress("child"))
 
 
+def test_progress_shows_what_a_system_prints_while_it_is_loaded(connect, tmp_path):
+    (tmp_path / "slow.asd").write_text('(defsystem "slow" :components ((:file "slow")))')
+    (tmp_path / "slow.lisp").write_text(f'(write-line "chatter") (loop until (probe-file "{tmp_path}/go") do (sleep 0.01))')
+    lisp = connect(directory=tmp_path).open()
+    request = lisp.start("tools/call", {"name": "load-system", "arguments": {"system": "slow"}}, token="load")
+    wait_until(lambda: any("chatter" in tick.message["params"]["message"] for tick in lisp.progress("load")), "it is told")
+    (tmp_path / "go").touch()
+    assert lisp.evaluation(request).text == "Loading system: slow\nLoaded: slow"
+
+
 def test_progress_stays_clean_whatever_was_printed(lisp):
     request = lisp.start_evaluation(
         '(progn (ext:system "head -c 5000 /dev/urandom")'

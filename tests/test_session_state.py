@@ -126,6 +126,12 @@ def test_input_is_at_its_end(lisp, form):
     assert lisp.evaluate("(read-line *standard-input* nil :eof)").text.startswith("=> :EOF")
 
 
+def test_input_that_was_closed_is_still_at_its_end(lisp):
+    lisp.evaluate("(close *standard-input*) (close *terminal-io*) (close *query-io*) (close *debug-io*)")
+    for stream in "*standard-input*", "*terminal-io*", "*query-io*", "*debug-io*":
+        assert lisp.evaluate(f"(read-line {stream} nil :eof)").text.startswith("=> :EOF")
+
+
 # Output between the calls
 
 BEFORE = "; Written since the last evaluation:\n"
