@@ -135,9 +135,17 @@ ever. Waiting can be stopped."
   "In place of ED, which would start a program that waits for somebody at a terminal."
   (error "There is no editor here~@[ for ~S~]: define it again with EVALUATE-LISP." x))
 
-(defun replace-editor ()
+(defun step-through (form environment)
+  "In place of the macro STEP, which would read commands and end Lisp when there are none: evaluates what it is given."
+  (declare (ignore environment))
+  (destructuring-bind (operator form) form
+    (declare (ignore operator))
+    form))
+
+(defun replace-dialogues ()
   (let ((si:*ignore-package-locks* t))
-    (si:fset 'ed #'edit)))
+    (si:fset 'ed #'edit)
+    (si:fset 'step #'step-through t)))
 
 (defun prepare ()
   "Called by the host, once, before it forks any session."
@@ -150,7 +158,7 @@ ever. Waiting can be stopped."
   (protect-threads)
   (protect-run-program)
   (replace-gc)
-  (replace-editor)
+  (replace-dialogues)
   (setf *compile-verbose* nil
         *load-verbose* nil)
   (install-session-streams)

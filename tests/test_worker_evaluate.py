@@ -250,6 +250,11 @@ def test_an_editor_is_not_started(worker):
     assert worker.evaluate("(ed 'f)").error_message == "There is no editor here for F: define it again with EVALUATE-LISP."
 
 
+def test_a_form_that_is_stepped_is_evaluated(worker):
+    worker.value("(defun f (x) (values x 2))")
+    assert worker.evaluate("(step (f 1))").value == ["1", "2"]
+
+
 def test_classes_may_be_defined_in_any_order_without_a_warning(worker):
     result = worker.evaluate("(defclass b (a) ()) (defclass a () ()) (type-of (make-instance 'b))")
     assert (result.value, result.warning) == (["B"], [])
