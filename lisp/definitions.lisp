@@ -120,7 +120,7 @@
 
 (defun lambda-list (name)
   "The lambda list of NAME's function or macro; as a second value, whether it is known."
-  (let ((function (fdefinition name))
+  (let ((function (or (si:traced-old-definition name) (fdefinition name)))
         (access (and (symbolp name) (si::get-sysprop name 'si::structure-access))))
     (cond ((typep function 'generic-function)
            (values (clos:generic-function-lambda-list function) t))

@@ -46,6 +46,7 @@ def test_a_symbol_that_was_merely_read_is_no_definition(worker):
     ("(setf (symbol-function 'f) (let ((n 0)) (lambda (by) (incf n by))))", "- F (BY)"),
     ("(defun (setf f) (value place) value)", "- (SETF F) (VALUE PLACE)"),
     ("(defun |mixed case| (x))", "- |mixed case| (X)"),
+    ("(defun f (a b)) (trace f)", "- F (A B)"),
     ("(setf (symbol-function 'f) (load-time-value #'car))", "- F (X)"),
 ])
 def test_functions(worker, code, line):
