@@ -77,7 +77,9 @@ static void disconnect(void)
 	zygote.input_length = 0;
 }
 
-/* Reports are short and few: a daemon that lets them pile up is as good as gone, and finds all out when it comes back.
+/*
+ * Reports are short and few: a daemon that lets them pile up is told no more, and finds all out when it comes back. What
+ * it says is still heard: it may be about to leave, and the last thing it said is that we are to leave too.
  */
 static void say(struct frame_builder *frame)
 {
@@ -85,9 +87,8 @@ static void say(struct frame_builder *frame)
 	ssize_t sent = zygote.connection < 0
 		? (ssize_t)frame->length
 		: send(zygote.connection, frame->data, frame->length, MSG_DONTWAIT | MSG_NOSIGNAL);
-	/* One that has left may have said something before: reading will tell, and find the end. */
-	if (sent != (ssize_t)frame->length && !(sent < 0 && (errno == EPIPE || errno == ECONNRESET)))
-		disconnect();
+	if (sent != (ssize_t)frame->length)
+		shutdown(zygote.connection, SHUT_WR);
 	frame_builder_free(frame);
 }
 

@@ -189,6 +189,17 @@ def test_termination_ends_all_workers():
         assert not any(is_alive(pid) for pid in pids)
 
 
+def test_a_daemon_that_does_not_read_is_still_heard_when_it_says_that_all_shall_leave():
+    """As one does that ends a thousand sessions at once."""
+    with Zygote() as zygote:
+        pid = zygote.spawn(session="session-20260120-143022-A4F2").pid
+        for _ in range(2000):  # each asks for a report
+            zygote.link.send("S", session="session-20260120-143022-A4F2", directory="/tmp")
+        zygote.link.send("Q")
+        assert zygote.process.wait(10) == 0
+        assert not is_alive(pid)
+
+
 def test_crash_of_the_zygote_leaves_workers_alive():
     with Zygote() as zygote:
         worker = zygote.spawn()
