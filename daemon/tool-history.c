@@ -20,6 +20,8 @@
 #define PAGE_MAX 1000
 #define CHARACTERS_DEFAULT 4000
 #define CHARACTERS_MAX 1000000
+/* Of all messages that are shown; an answer takes fewer. */
+#define CHARACTERS_TOGETHER (20 * CHARACTERS_MAX)
 #define HITS_DEFAULT 10
 #define HITS_MAX 100
 #define TOKENS_MAX (UINT64_C(1) << 50)
@@ -41,6 +43,8 @@ void tool_session_history(struct server *server, struct request *request, struct
 		!argument_number(request, arguments, "since", INT64_MAX, &since) ||
 		!argument_number(request, arguments, "until", INT64_MAX, &until))
 		return;
+	if (limit > 0 && characters > CHARACTERS_TOGETHER / limit)
+		characters = CHARACTERS_TOGETHER / limit;
 	struct inquiry *inquiry = inquiry_new(request, DATABASE_SHOW_HISTORY);
 	inquiry_text(inquiry, session);
 	if (forward)

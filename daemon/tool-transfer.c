@@ -18,8 +18,8 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-/* A longer document is for a file. */
-#define ANSWER_MAX ((size_t)4 << 20)
+/* A longer document is for a file: an answer holds it twice, once as text with blanks and escapes. */
+#define ANSWER_MAX ((size_t)1 << 20)
 
 /* Files are ours to open only for the user that we are. False if not; the request has been answered then. */
 static bool may_use_files(struct request *request)

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "embedded.h"
+#include "frame.h"
 #include "jsontext.h"
 
 #include <stdio.h>
@@ -253,7 +254,13 @@ void tools_report(struct request *request, const struct report *report)
 	struct text answer = {0};
 
 	compose(request, report, &answer);
-	request_answer(request, &answer);
+	if (answer.length < FRAME_ANSWER_MAX)
+		request_answer(request, &answer);
+	else
+		request_fail(request, "TOO-LONG",
+			"The answer would have %zu bytes, and clients take less than %u. Ask for less at once: a smaller limit, fewer "
+			"characters, one session.",
+			answer.length, FRAME_ANSWER_MAX);
 	text_free(&answer);
 }
 

@@ -140,7 +140,9 @@ WITH wanted AS (SELECT id FROM sessions WHERE ?2 IS NOT NULL AND owner = ?1 AND 
   hits AS (
     SELECT messages.id AS id, row_number() OVER () AS place, json_object('session', sessions.id, 'name', name,
         'number', number, 'role', role, 'evaluation', seq, 'created_at', messages.created_at,
-        'is_error', json(iif(is_error, 'true', 'false')), 'text', shown) AS hit
+        'is_error', json(iif(is_error, 'true', 'false')), 'text',
+        iif(length(shown) <= 2000, shown, iif(instr(shown, '«') > 1000, '…', '') ||
+          substr(shown, max(1, instr(shown, '«') - 999), 2000) || '…')) AS hit
       FROM (SELECT rowid AS word_id, snippet(message_words, 0, '«', '»', '…', 24) AS shown FROM message_words
           WHERE message_words MATCH ?3 AND rowid BETWEEN (SELECT first FROM span) AND (SELECT last FROM span)
           ORDER BY rowid DESC)

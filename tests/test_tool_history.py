@@ -106,6 +106,15 @@ def test_long_contents_are_cut_and_whole_on_request(lisp):
     assert message["content"] == content and not message["is_cut"]
 
 
+def test_a_page_too_long_for_an_answer_is_refused_and_a_shorter_one_is_given(lisp):
+    for _ in range(10):
+        lisp.tool("add-message", role="user", content="\x01" * 500000)
+    refused = lisp.tool("session-history", characters=1000000)
+    assert failure(refused) == "TOO-LONG" and "a smaller limit, fewer characters" in refused.text
+    message, = history(lisp, characters=1000000, limit=1)["messages"]
+    assert len(message["content"]) == 500000
+
+
 def test_a_session_without_history_keeps_its_numbers_and_no_contents(own_runtime):
     client = own_runtime.client().open()
     session = client.tool("create-session", history=False).structured["id"]
@@ -201,6 +210,14 @@ def test_a_hit_is_shown_in_its_context(lisp):
     lisp.tool("add-message", role="user", content=" ".join(words).replace("w100", "needle"))
     hit, = lisp.tool("search-sessions", query="needle", session=lisp.tool("session-info").structured["id"]).structured["hits"]
     assert "w99 «needle» w101" in hit["text"] and hit["text"].startswith("…") and len(hit["text"]) < 200
+
+
+def test_a_hit_beside_words_without_end_is_shown_in_part(lisp):
+    lisp.tool("add-message", role="user", content="x" * 5000 + " boundless " + "y" * 500000)
+    lisp.tool("add-message", role="user", content="boundless " + "y" * 500000)
+    second, first = lisp.tool("search-sessions", query="boundless", session=lisp.tool("session-info").structured["id"]).structured["hits"]
+    assert "xxx «boundless» yyy" in first["text"] and len(first["text"]) == 2002
+    assert second["text"] == "«boundless» " + "y" * 1988 + "…"
 
 
 def test_all_words_must_be_there_each_perhaps_as_a_beginning(lisp):

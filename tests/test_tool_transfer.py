@@ -254,6 +254,10 @@ def test_a_document_too_long_for_an_answer_goes_into_a_file(own_runtime):
     assert "Give a `file`" in client.tool("export-session").text
     assert not client.tool("export-session", file="long.json").is_error
     assert (own_runtime.directory / "long.json").stat().st_size > 5_000_000
+    client.tool("create-session", name="quoted")
+    for _ in range(9):
+        client.tool("add-message", session="quoted", role="user", content='"\n' * 25_000)
+    assert len(exported(client, session="quoted")["conversation"]["messages"]) == 9  # in less than 8 MiB
     assert not client.tool("import-session", file="long.json", new_id=True).is_error
 
 
