@@ -125,6 +125,7 @@ enum worker_tag {
 	WORK_OPERATION = 41,  /* text: which function of the runtime is called with CODE, instead of evaluating it */
 	WORK_HEAP_LIMIT = 42, /* number of bytes, absent for the default */
 	WORK_MEMO = 43,       /* bytes, opaque to the worker, at most WORKLINK_MEMO_MAX */
+	WORK_SHOWN = 44,      /* UTF-8: what is quoted of the code, absent if it may be quoted itself */
 };
 
 #endif

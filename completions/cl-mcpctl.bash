@@ -11,7 +11,8 @@ _cl_mcp() {
   case $before in
     --session) words=$(_cl_mcp_sessions) ;;
     --socket) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-    --ready-fd) return ;;
+    --ready-fd | --retain-days) return ;;
+    --quota) words="sessions= storage="; compopt -o nospace ;;
     --limit | --ceiling)
       words="timeout= load-timeout= max-heap= max-output= max-value= max-nesting="
       compopt -o nospace
@@ -19,7 +20,7 @@ _cl_mcp() {
     *)
       case ${COMP_WORDS[0]##*/} in
         cl-mcp-shim) words="--session --resume --wait --help --version" ;;
-        cl-mcpd) words="--socket --ready-fd --limit --ceiling --verbose --help --version" ;;
+        cl-mcpd) words="--socket --ready-fd --limit --ceiling --quota --retain-days --verbose --help --version" ;;
         cl-mcpctl)
           case " ${COMP_WORDS[*]:1:COMP_CWORD-1} " in
             *" repl "*) words="--session --resume" ;;

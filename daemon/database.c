@@ -75,6 +75,9 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_FORGET_LOST_ANSWERS] = sql_forget_lost_answers,
 	[DATABASE_USE_SESSION] = sql_use_session,
 	[DATABASE_LAST_USED_SESSION] = sql_last_used_session,
+	[DATABASE_USED_BYTES] = sql_used_bytes,
+	[DATABASE_FIND_UNUSED] = sql_find_unused,
+	[DATABASE_DELETE_UNUSED] = sql_delete_unused,
 	[DATABASE_CREATE_SESSION] = sql_create_session,
 	[DATABASE_PLAN_CLONE] = sql_plan_clone,
 	[DATABASE_FIND_BIRTHS] = sql_find_births,
@@ -93,8 +96,8 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 };
 
 /* migrations[n] leads from version n to n + 1. */
-static const char *const migrations[] = {
-	embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4, embedded_schema_5};
+static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4,
+	embedded_schema_5, embedded_schema_6};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 

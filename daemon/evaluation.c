@@ -10,7 +10,9 @@
 #include "cloning.h"
 #include "conversation.h"
 #include "log.h"
+#include "quota.h"
 #include "report.h"
+#include "secrets.h"
 #include "resource.h"
 #include "store.h"
 #include "tools.h"
@@ -29,6 +31,7 @@ struct evaluation *evaluation_new_for_nobody(const struct work *work)
 	evaluation->work.operation = new_text(work->operation);
 	evaluation->work.package = new_text(work->package);
 	evaluation->work.code = new_copy(work->code, work->code_length);
+	json_object_get(work->secrets);
 	return evaluation;
 }
 
@@ -83,6 +86,8 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 	evaluation->work.operation = new_text(origin->operation);
 	evaluation->work.output_max = origin->output_max;
 	evaluation->work.value_max = origin->value_max;
+	evaluation->work.secrets = json_object_get(origin->secrets);
+	evaluation->work.is_unrecorded = origin->is_unrecorded;
 	if (origin->code) {
 		evaluation->work.code = new_copy(origin->code, origin->code_length);
 		evaluation->work.code_length = origin->code_length;
@@ -109,6 +114,7 @@ void evaluation_free(struct evaluation *evaluation)
 	free((char *)evaluation->work.operation);
 	free((char *)evaluation->work.package);
 	free((char *)evaluation->work.code);
+	json_object_put(evaluation->work.secrets);
 	if (evaluation->cloning)
 		cloning_drop(evaluation->cloning);
 	free(evaluation);
@@ -144,8 +150,8 @@ static void on_recorded(void *context, enum store_status status)
 		session_stored(session, receipt->seq);
 }
 
-static void record(
-	struct evaluation *evaluation, struct session *session, const struct result *result, const struct text *text)
+static void record(struct evaluation *evaluation, struct session *session, const struct result *result,
+	const struct text *text, bool is_kept)
 {
 	struct store *store = session->server->store;
 	struct receipt *receipt = new_zeroed(sizeof(*receipt));
@@ -166,8 +172,9 @@ static void record(
 	receipt->server = session->server;
 	memcpy(receipt->session_id, session->id, sizeof(receipt->session_id));
 	receipt->seq = result->seq;
-	if (evaluation->is_reading)
-		store_skip_evaluation(store, session->id, result->seq, on_recorded, receipt);
+	if (evaluation->is_reading || !is_kept)
+		store_skip_evaluation(store, session->id, result->seq, evaluation->is_reading ? NULL : row.package,
+			on_recorded, receipt);
 	else
 		store_add_evaluation(store, &row, on_recorded, receipt);
 }
@@ -188,14 +195,13 @@ static void keep_output(struct session *session, const struct result *result, co
 				});
 }
 
-/* Answers, and gives the answer's text. Returns false if that may not have left us. */
-static bool answer_request(struct evaluation *evaluation, const struct report *report, struct text *answer)
+/* Returns false if the answer may not have left us. */
+static bool answer_request(struct evaluation *evaluation, const struct text *answer)
 {
 	struct request *request = evaluation->request;
 	struct conversation *conversation = request->conversation;
 	bool is_alone = !request->batch && conversation->client; /* with a client it outlives the request */
 
-	request->form->compose(request, report, answer);
 	evaluation->request = NULL;
 	conversation->answers_stored = true;
 	request_answer(request, answer);
@@ -212,15 +218,30 @@ static void expose(struct session *session, uint64_t seq)
 	store_hurry(session->server->store);
 }
 
-void evaluation_finish(struct evaluation *evaluation, struct session *session, const struct result *result)
+/* Whether the transcript shall keep it; if it should and cannot, the answer says so. */
+static bool is_to_be_kept(const struct evaluation *evaluation, const struct session *session, struct result *result)
 {
-	struct store *store = session->server->store;
-	struct request *request = evaluation->request;
-	struct report report;
-	struct text answer = {0};
-	bool has_left = true;
+	struct text warning = {0};
 
-	report_make(&report, result,
+	if (evaluation->is_reading || evaluation->work.is_unrecorded)
+		return false;
+	if (!session->has_history)
+		return true; /* as far as the session keeps anything */
+	text_puts(&warning,
+		"NOT-IN-TRANSCRIPT: This evaluation is not kept in the transcript, nor output that is cut here: ");
+	bool is_allowed = quota_allows_storing(session->server, &warning);
+	if (!is_allowed)
+		result_add_warning(result, warning.data);
+	text_free(&warning);
+	return is_allowed;
+}
+
+static void make_report(struct report *report, const struct evaluation *evaluation, const struct session *session,
+	const struct result *result)
+{
+	const struct request *request = evaluation->request;
+
+	report_make(report, result,
 		&(struct report_form){
 			.session = session->id,
 			.is_operation = evaluation->work.operation != NULL,
@@ -228,19 +249,51 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, c
 			.output_max = evaluation->work.output_max,
 			.value_max = evaluation->work.value_max,
 		});
-	if (request) {
-		has_left = answer_request(evaluation, &report, &answer);
+}
+
+/* The report becomes the one that is stored, and so does the answer, which is empty before. */
+static void hide_secrets(struct evaluation *evaluation, const struct session *session, struct result *result,
+	struct report *report, struct text *answer)
+{
+	struct work *work = &evaluation->work;
+
+	secrets_hide(work->secrets, (char **)&work->code, &work->code_length);
+	secrets_hide_result(work->secrets, result);
+	report_free(report);
+	make_report(report, evaluation, session, result);
+	if (evaluation->request)
+		evaluation->request->form->compose(evaluation->request, report, answer);
+}
+
+void evaluation_finish(struct evaluation *evaluation, struct session *session, struct result *result)
+{
+	struct store *store = session->server->store;
+	bool has_left = true, is_kept = is_to_be_kept(evaluation, session, result);
+	bool has_request = evaluation->request != NULL;
+	struct text answer = {0}, stored = {0};
+	struct report report;
+
+	make_report(&report, evaluation, session, result);
+	if (has_request)
+		evaluation->request->form->compose(evaluation->request, &report, &answer);
+	if (evaluation->work.secrets)
+		hide_secrets(evaluation, session, result, &report, &stored);
+	if (has_request) {
+		const struct text *kept = evaluation->work.secrets ? &stored : &answer;
+		has_left = answer_request(evaluation, &answer);
 		if (evaluation->is_reading)
 			has_left = true; /* a line that comes again may as well read again */
 		else
-			store_add_answer(store, evaluation->nonce, evaluation->line, evaluation->item, answer.data,
-				answer.length);
+			store_add_answer(
+				store, evaluation->nonce, evaluation->line, evaluation->item, kept->data, kept->length);
 	}
-	keep_output(session, result, &report);
-	record(evaluation, session, result, &report.text);
+	if (is_kept)
+		keep_output(session, result, &report);
+	record(evaluation, session, result, &report.text, is_kept);
 	if (!has_left)
 		expose(session, result->seq);
 	text_free(&answer);
+	text_free(&stored);
 	report_free(&report);
 }
 
@@ -259,17 +312,20 @@ static int shown_length(const char *line)
 void evaluation_progress(struct evaluation *evaluation, uint64_t elapsed_us, uint64_t lines, const char *last_line)
 {
 	double seconds = (double)elapsed_us / 1e6;
-	const char *line = last_line ? last_line : "";
+	size_t length = last_line ? strlen(last_line) : 0;
 	char message[LAST_LINE_MAX + 128];
 
 	/* Progress must rise; a clock that does not is no progress. */
 	if (!evaluation->request || seconds <= evaluation->last_progress)
 		return;
 	evaluation->last_progress = seconds;
+	char *line = new_copy(last_line, length);
+	secrets_hide(evaluation->work.secrets, &line, &length);
 	if (lines == 0)
 		snprintf(message, sizeof(message), "%.0f s", seconds);
 	else
 		snprintf(message, sizeof(message), "%.0f s, %" PRIu64 " line%s of output: %.*s", seconds, lines,
 			lines == 1 ? "" : "s", shown_length(line), line);
+	free(line);
 	request_progress(evaluation->request, seconds, message);
 }

@@ -38,7 +38,7 @@ void evaluation_free(struct evaluation *evaluation);
 void evaluation_withdraw(struct evaluation *evaluation, struct store *store);
 
 /* Ends it: the transcript keeps it, its request (if there still is one) is answered. */
-void evaluation_finish(struct evaluation *evaluation, struct session *session, const struct result *result);
+void evaluation_finish(struct evaluation *evaluation, struct session *session, struct result *result);
 
 /* Tells the request how far it is. */
 void evaluation_progress(struct evaluation *evaluation, uint64_t elapsed_us, uint64_t lines, const char *last_line);

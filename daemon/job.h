@@ -34,7 +34,7 @@ struct job {
 	union {
 		store_status_callback status;
 		store_session_callback session;
-		store_births_callback births;
+		store_ids_callback ids;
 		store_answer_callback answer;
 		store_output_callback output;
 		store_conversation_callback conversation;

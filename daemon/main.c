@@ -12,7 +12,9 @@
 #include "listener.h"
 #include "log.h"
 #include "paths.h"
+#include "quota.h"
 #include "recovery.h"
+#include "retention.h"
 #include "server.h"
 #include "session.h"
 #include "store.h"
@@ -39,6 +41,8 @@ static const char help[] =
 	"  --limit NAME=N  default of a limit: timeout, load-timeout (seconds), max-heap (MB), max-output, max-value,\n"
 	"                  max-nesting\n"
 	"  --ceiling NAME=N  how far clients may raise it\n"
+	"  --quota NAME=N  what a user may have: sessions (with a process; 100), storage (MB; 1024); 0: any number\n"
+	"  --retain-days N delete sessions that nobody has used for so long and that have no process; 0: never (default)\n"
 	"  --verbose       log more\n"
 	"  --version       print the version and exit\n"
 	"  --help          print this and exit\n"
@@ -51,14 +55,12 @@ struct options {
 	int ready_fd;
 };
 
-static void configure_limit(int option, const char *setting)
+/* Goes on if there is no problem. */
+static void refuse_setting(const char *option, const char *setting, const char *problem)
 {
-	const char *name = option == 'c' ? "--ceiling" : "--limit";
-	const char *problem = limit_configure(setting, option == 'c');
-
 	if (!problem)
 		return;
-	fprintf(stderr, "cl-mcpd: %s %s: %s\n", name, setting, problem);
+	fprintf(stderr, "cl-mcpd: %s %s: %s\n", option, setting, problem);
 	exit(2);
 }
 
@@ -69,6 +71,8 @@ static struct options parse_options(int argc, char **argv)
 		{"ready-fd", required_argument, NULL, 'r'},
 		{"limit", required_argument, NULL, 'l'},
 		{"ceiling", required_argument, NULL, 'c'},
+		{"quota", required_argument, NULL, 'q'},
+		{"retain-days", required_argument, NULL, 'd'},
 		{"verbose", no_argument, NULL, 'v'},
 		{"version", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
@@ -93,7 +97,14 @@ static struct options parse_options(int argc, char **argv)
 			break;
 		case 'l':
 		case 'c':
-			configure_limit(option, optarg);
+			refuse_setting(option == 'c' ? "--ceiling" : "--limit", optarg,
+				limit_configure(optarg, option == 'c'));
+			break;
+		case 'q':
+			refuse_setting("--quota", optarg, quota_configure(optarg));
+			break;
+		case 'd':
+			refuse_setting("--retain-days", optarg, retention_configure(optarg));
 			break;
 		case 'v':
 			log_set_level(LOG_LEVEL_DEBUG);
@@ -168,11 +179,13 @@ static void serve(struct server *server)
 	server->zygote = zygote_new(server);
 	adoption_start(server, on_adopted);
 	cloning_undo_all(server);
+	retention_start(server);
 	event_base_dispatch(server->base);
 
 	client_close_all(server);
 	store_close(server->store);
 	server->store = NULL;
+	retention_stop();
 	adoption_abandon(server);
 	zygote_free(server->zygote);
 	conversation_free_all(server);

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "conversation.h"
+#include "secrets.h"
 #include "resource.h"
 
 #define ORIGIN_TYPE 'O'
@@ -23,7 +24,29 @@ enum origin_tag {
 	ORIGIN_OUTPUT_MAX = 11,
 	ORIGIN_VALUE_MAX = 12,
 	ORIGIN_URI = 13,
+	ORIGIN_SECRET = 14, /* repeated */
+	ORIGIN_UNRECORDED = 15,
 };
+
+static void put_code(struct frame_builder *builder, const struct work *work)
+{
+	size_t length = work->code_length;
+	char *hidden;
+
+	if (!work->secrets) {
+		if (length <= ORIGIN_CODE_MAX)
+			frame_put(builder, ORIGIN_CODE, work->code, length);
+		return;
+	}
+	for (size_t i = 0; i < json_object_array_length(work->secrets); i++)
+		frame_put_text(
+			builder, ORIGIN_SECRET, json_object_get_string(json_object_array_get_idx(work->secrets, i)));
+	hidden = new_copy(work->code, length);
+	secrets_hide(work->secrets, &hidden, &length);
+	if (length <= ORIGIN_CODE_MAX)
+		frame_put(builder, ORIGIN_CODE, hidden, length);
+	free(hidden);
+}
 
 void origin_encode(struct frame_builder *builder, const struct request *request, uint64_t started_at, bool is_default,
 	const struct work *work)
@@ -44,8 +67,9 @@ void origin_encode(struct frame_builder *builder, const struct request *request,
 	frame_put_number(builder, ORIGIN_VALUE_MAX, work->value_max);
 	if (work->operation)
 		frame_put_text(builder, ORIGIN_OPERATION, work->operation);
-	if (work->code_length <= ORIGIN_CODE_MAX)
-		frame_put(builder, ORIGIN_CODE, work->code, work->code_length);
+	if (work->is_unrecorded)
+		frame_put_number(builder, ORIGIN_UNRECORDED, 1);
+	put_code(builder, work);
 	frame_end(builder);
 }
 
@@ -95,6 +119,17 @@ static bool take_field(struct origin *origin, const struct field *field)
 		origin->code = new_copy(field->data, field->length); /* may hold NULs */
 		origin->code_length = field->length;
 		return true;
+	case ORIGIN_SECRET:
+		if (!origin->secrets)
+			origin->secrets = json_object_new_array();
+		json_object_array_add(
+			origin->secrets, json_object_new_string_len((const char *)field->data, (int)field->length));
+		return true;
+	case ORIGIN_UNRECORDED:
+		if (!field_number(field, &number))
+			return false;
+		origin->is_unrecorded = number != 0;
+		return true;
 	case ORIGIN_REVISION:
 		name = field_text(field, 32);
 		origin->revision = name ? revision_find(name) : NULL;
@@ -131,5 +166,6 @@ void origin_free(struct origin *origin)
 	free(origin->operation);
 	free(origin->uri);
 	free(origin->code);
+	json_object_put(origin->secrets);
 	*origin = (struct origin){0};
 }

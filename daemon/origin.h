@@ -23,10 +23,12 @@ struct origin {
 	char *progress_token;
 	char *operation; /* NULL for an evaluation */
 	char *uri;       /* of the resource that is read by it; NULL if it is a tool's */
-	char *code;      /* NULL if it was too long */
+	char *code;      /* without its secrets; NULL if it was too long */
 	size_t code_length;
 	uint64_t output_max, value_max; /* see struct work */
 	const struct revision *revision;
+	struct json_object *secrets;
+	bool is_unrecorded;
 	bool is_default; /* the session is its conversation's default */
 };
 

@@ -90,18 +90,41 @@ static void find_session(struct store *store, unsigned tries, const char *id_or_
 	store_enqueue(store, job);
 }
 
-static void deliver_births(struct job *job)
+static void deliver_ids(struct job *job)
 {
-	job->done.births(job->context, job->result == DATABASE_ROW ? job->out[0].data : NULL);
+	job->done.ids(job->context, job->result == DATABASE_ROW ? job->out[0].data : NULL);
 }
 
-void store_find_births(struct store *store, store_births_callback done, void *context)
+void store_find_births(struct store *store, store_ids_callback done, void *context)
 {
 	struct job *job = job_new(DATABASE_FIND_BIRTHS, true);
 
-	job->deliver = deliver_births;
-	job->done.births = done;
+	job->deliver = deliver_ids;
+	job->done.ids = done;
 	job->context = context;
+	store_enqueue(store, job);
+}
+
+void store_find_unused(
+	struct store *store, unsigned owner, uint64_t since, uint64_t most, store_ids_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_FIND_UNUSED, false);
+
+	job_put_number(job, owner);
+	job_put_number(job, since);
+	job_put_number(job, most);
+	job->deliver = deliver_ids;
+	job->done.ids = done;
+	job->context = context;
+	store_enqueue(store, job);
+}
+
+void store_delete_unused(struct store *store, const char *id, uint64_t since)
+{
+	struct job *job = job_new(DATABASE_DELETE_UNUSED, true);
+
+	job_put_text(job, id);
+	job_put_number(job, since);
 	store_enqueue(store, job);
 }
 
@@ -195,13 +218,14 @@ void store_add_evaluation(
 	store_enqueue(store, job);
 }
 
-void store_skip_evaluation(
-	struct store *store, const char *session, uint64_t seq, store_status_callback done, void *context)
+void store_skip_evaluation(struct store *store, const char *session, uint64_t seq, const char *package,
+	store_status_callback done, void *context)
 {
 	struct job *job = job_new(DATABASE_SKIP_EVALUATION, true);
 
 	job_put_text(job, session);
 	job_put_number(job, seq);
+	job_put_text(job, package);
 	job->deliver = deliver_status;
 	job->done.status = done;
 	job->context = context;

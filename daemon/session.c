@@ -11,6 +11,7 @@
 #include "memo.h"
 #include "nesting.h"
 #include "paths.h"
+#include "quota.h"
 #include "store.h"
 #include "tools.h"
 #include "worker.h"
@@ -73,6 +74,14 @@ void session_refuse_all(struct session *session, const char *type, const char *w
 
 void session_spawn(struct session *session)
 {
+	struct text why_not = {0};
+
+	if (!quota_allows_process(session->server, session->owner, session, &why_not)) {
+		session->state = SESSION_EMPTY;
+		session_refuse_all(session, QUOTA_EXCEEDED, why_not.data);
+		text_free(&why_not);
+		return;
+	}
 	session->state = SESSION_WAITING;
 	zygote_spawn(
 		session->server->zygote, session->id, session->directory, session->last_seq, session->incarnation + 1);

@@ -27,10 +27,11 @@
 /* A shim that stays away longer is not expected back. */
 #define CONVERSATION_SECONDS (30 * 24 * 3600)
 
-/* What the thread has to say of its database; empty if there is nothing. */
+/* What the thread has to say of its database; a text is empty if there is nothing. */
 struct said {
 	char problem[640];
 	char notice[640];
+	uint64_t used_bytes;
 };
 
 struct store {
@@ -117,6 +118,17 @@ static void tell(struct store *store, const struct database *database)
 	pthread_mutex_lock(&store->mutex);
 	snprintf(store->said.problem, sizeof(store->said.problem), "%s", problem ? problem : "");
 	snprintf(store->said.notice, sizeof(store->said.notice), "%s", notice ? notice : "");
+	pthread_mutex_unlock(&store->mutex);
+}
+
+static void note_used_bytes(struct store *store, struct database *database)
+{
+	struct value owner = {.kind = VALUE_NUMBER, .number = geteuid()}, used = {0};
+
+	if (database_run(database, DATABASE_USED_BYTES, &owner, 1, &used, 1) != DATABASE_ROW)
+		return;
+	pthread_mutex_lock(&store->mutex);
+	store->said.used_bytes = (uint64_t)used.number;
 	pthread_mutex_unlock(&store->mutex);
 }
 
@@ -280,6 +292,7 @@ static void *run(void *context)
 		good = good && run_all(database, &jobs); /* without jobs it finds out whether the disk is well again */
 		tell(store, database);
 		if (good) {
+			note_used_bytes(store, database);
 			hand_back(store, &jobs);
 			database_checkpoint(database, false);
 		} else {
@@ -400,6 +413,11 @@ void store_close(struct store *store)
 	pthread_mutex_destroy(&store->mutex);
 	free(store->directory);
 	free(store);
+}
+
+uint64_t store_used_bytes(const struct store *store)
+{
+	return store->said_copy.used_bytes;
 }
 
 const char *store_problem(const struct store *store)

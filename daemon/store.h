@@ -34,6 +34,9 @@ const char *store_problem(const struct store *store);
 /* NULL unless a damaged database was set aside since the daemon began; otherwise a clause for people. */
 const char *store_notice(const struct store *store);
 
+/* What is stored of our user's sessions, as of the last commit. */
+uint64_t store_used_bytes(const struct store *store);
+
 struct store_session {
 	const char *id;
 	const char *name; /* may be NULL */
@@ -76,10 +79,17 @@ void store_find_session(
 void store_expect_session(
 	struct store *store, const char *id, unsigned owner, store_session_callback done, void *context);
 
-/* Clones that a daemon had begun: their ids with a space between; NULL if there is none. */
-typedef void (*store_births_callback)(void *context, const char *ids);
-void store_find_births(struct store *store, store_births_callback done, void *context);
+/* With a space between; NULL if there is none. */
+typedef void (*store_ids_callback)(void *context, const char *ids);
+/* Clones that a daemon had begun. */
+void store_find_births(struct store *store, store_ids_callback done, void *context);
 void store_forget_birth(struct store *store, const char *id);
+
+/* Sessions of that owner, as they are without a process, that were not used since that universal time. */
+void store_find_unused(
+	struct store *store, unsigned owner, uint64_t since, uint64_t most, store_ids_callback done, void *context);
+/* Unless it was used meanwhile. */
+void store_delete_unused(struct store *store, const char *id, uint64_t since);
 
 /* Both: done may be NULL. The context was allocated for this call: the store frees it. */
 void store_set_limits(
@@ -110,8 +120,8 @@ void store_add_evaluation(
 	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context);
 
 /* The same for one that leaves no trace but its number. */
-void store_skip_evaluation(
-	struct store *store, const char *session, uint64_t seq, store_status_callback done, void *context);
+void store_skip_evaluation(struct store *store, const char *session, uint64_t seq, const char *package,
+	store_status_callback done, void *context);
 
 /* What an evaluation wrote and its answer does not show. */
 struct store_output {

@@ -9,6 +9,7 @@
 #include "cloning.h"
 #include "conversation.h"
 #include "inquiry.h"
+#include "quota.h"
 #include "server.h"
 #include "session.h"
 #include "store.h"
@@ -174,6 +175,13 @@ static void on_planned(struct request *request, const struct inquiry_said *said,
 		plan(request, attempt_new(attempt));
 	} else if (said->status == INQUIRY_FOUND) {
 		struct session *original = session_find(server, card_text(said->data, "original"));
+		struct text why_not = {0};
+		if (!quota_allows_process(server, request->conversation->owner, NULL, &why_not)) {
+			store_forget_birth(server->store, attempt->id);
+			request_fail(request, QUOTA_EXCEEDED, "%s", why_not.data);
+			text_free(&why_not);
+			return;
+		}
 		if (cloning_is_possible(original)) {
 			cloning_start(original, request, attempt->id, on_cloned);
 			return;

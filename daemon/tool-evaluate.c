@@ -6,6 +6,7 @@
 #include "alloc.h"
 #include "arguments.h"
 #include "conversation.h"
+#include "secrets.h"
 #include "server.h"
 #include "session.h"
 #include "store.h"
@@ -38,8 +39,14 @@ void tool_evaluate(struct server *server, struct request *request, struct json_o
 		.code = json_object_get_string(code),
 		.code_length = (size_t)json_object_get_string_len(code),
 		.protect = argument_flag(arguments, "protect"),
+		.secrets = json_object_object_get(arguments, "secrets"),
+		.is_unrecorded = json_object_object_get(arguments, "history") && !argument_flag(arguments, "history"),
 	};
 
+	if (work.secrets && !secrets_valid(work.secrets)) {
+		tools_refuse_arguments(request, SECRETS_RULE);
+		return;
+	}
 	if (argument_text(request, arguments, "package", &work.package) &&
 		tool_time_limit(request, arguments, LIMIT_TIMEOUT, &work))
 		target_evaluate(server, request, arguments, &work);

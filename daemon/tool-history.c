@@ -8,6 +8,7 @@
 #include "card.h"
 #include "inquiry.h"
 #include "log.h"
+#include "quota.h"
 #include "store.h"
 #include "target.h"
 #include "transcript.h"
@@ -184,6 +185,18 @@ void finish_search_sessions(struct request *request, struct json_object *data)
 
 /* ---- add-message */
 
+bool tool_may_store(struct request *request)
+{
+	struct text why_not = {0};
+
+	text_puts(&why_not, "Nothing was stored: ");
+	bool is_allowed = quota_allows_storing(request->conversation->server, &why_not);
+	if (!is_allowed)
+		request_fail(request, QUOTA_EXCEEDED, "%s", why_not.data);
+	text_free(&why_not);
+	return is_allowed;
+}
+
 void tool_add_message(struct server *server, struct request *request, struct json_object *arguments)
 {
 	uint64_t time = store_universal_time(), given = time;
@@ -192,6 +205,8 @@ void tool_add_message(struct server *server, struct request *request, struct jso
 	if (!argument_text(request, arguments, "role", &role) ||
 		!argument_text(request, arguments, "content", &content) ||
 		!argument_number(request, arguments, "time", INT64_MAX, &given))
+		return;
+	if (!tool_may_store(request))
 		return;
 	session = target_own_name(server, request, arguments);
 	if (!session)

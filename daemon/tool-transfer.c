@@ -11,6 +11,7 @@
 #include "job.h"
 #include "jsontext.h"
 #include "log.h"
+#include "quota.h"
 #include "sessionid.h"
 #include "target.h"
 #include "transfer.h"
@@ -188,7 +189,7 @@ void tool_import_session(struct server *server, struct request *request, struct 
 		tools_refuse_arguments(request, "Argument name is none: " SESSION_NAME_RULE);
 		return;
 	}
-	if (file && !may_use_files(request))
+	if ((file && !may_use_files(request)) || !tool_may_store(request))
 		return;
 	char *path = file ? transfer_path(request->conversation->directory, file) : NULL;
 	struct inquiry *inquiry = inquiry_new(request, DATABASE_IMPORT_SESSION);

@@ -78,7 +78,9 @@ void finish_import_session(struct request *request, struct json_object *data);
 /* What is asked of a session to list its definitions of a kind, or "all". */
 struct work tools_listing(const char *kind);
 
-/* What several of them share: the argument timeout. False if it is not allowed; the request has been answered then. */
+/* What several of them share: false if nothing more may be stored; the request has been answered then. */
+bool tool_may_store(struct request *request);
+/* The argument timeout. False if it is not allowed; the request has been answered then. */
 bool tool_time_limit(struct request *request, struct json_object *arguments, enum limit limit, struct work *work);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "peer.h"
+#include "secrets.h"
 #include "unixsocket.h"
 #include "utf8.h"
 
@@ -12,6 +13,8 @@
 #include <sys/queue.h>
 
 #define TEXT_MAX 4096
+/* In bytes; more than anybody quotes. */
+#define SHOWN_MAX 256
 /* More results than any worker keeps. */
 #define KEPT_MAX 65536
 
@@ -283,6 +286,19 @@ void worker_close(struct worker *worker)
 	free(worker);
 }
 
+/* The beginning of the code, without what must not be told. */
+static void put_shown(struct frame_builder *builder, const struct work *work)
+{
+	char *shown = new_copy(work->code, work->code_length);
+	size_t length = work->code_length;
+
+	secrets_hide(work->secrets, &shown, &length);
+	if (length > SHOWN_MAX)
+		length = utf8_whole_characters((const uint8_t *)shown, SHOWN_MAX);
+	frame_put(builder, WORK_SHOWN, shown, length);
+	free(shown);
+}
+
 void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, const struct frame_builder *origin,
 	const struct work *work)
 {
@@ -301,6 +317,8 @@ void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, 
 	if (work->package)
 		frame_put_text(builder, WORK_PACKAGE, work->package);
 	frame_put(builder, WORK_CODE, work->code, work->code_length);
+	if (work->secrets)
+		put_shown(builder, work);
 	frame_end(builder);
 	peer_send(worker->peer, builder);
 	if (builder->capacity > 64u << 10)

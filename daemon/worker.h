@@ -9,6 +9,7 @@
 #include <event2/event.h>
 #include <sys/types.h>
 
+struct json_object;
 struct worker;
 
 /* pid 0 and why_not, a clause, if there is no clone. */
@@ -66,9 +67,11 @@ struct work {
 	const char *package;   /* NULL for the session's own */
 	const char *code;      /* not necessarily NUL-terminated */
 	size_t code_length;
-	bool protect;           /* a copy is to know of it before it is answered */
-	bool is_timed;          /* the call sets its own time limit; otherwise the session's counts */
-	uint64_t time_limit_ms; /* 0 for none */
+	struct json_object *secrets; /* see secrets.h; NULL for none */
+	bool is_unrecorded;          /* it leaves no messages */
+	bool protect;                /* a copy is to know of it before it is answered */
+	bool is_timed;               /* the call sets its own time limit; otherwise the session's counts */
+	uint64_t time_limit_ms;      /* 0 for none */
 	/* The session's, when it was begun: */
 	uint64_t heap_limit; /* in bytes */
 	uint64_t output_max; /* characters that the answer shows */

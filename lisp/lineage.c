@@ -154,7 +154,10 @@ void lineage_note_begun(struct lineage *lineage, const struct request *request)
 		append(recent, request->operation, request->operation_length);
 		append(recent, (const uint8_t *)" ", 1);
 	}
-	append(recent, request->code, request->code_length);
+	if (request->shown)
+		append(recent, request->shown, request->shown_length);
+	else
+		append(recent, request->code, request->code_length);
 	lineage->origin_length = request->origin_length <= LINEAGE_ORIGIN_MAX ? request->origin_length : 0;
 	memcpy(lineage->origin, request->origin, lineage->origin_length);
 	lineage->begun = request->seq;

@@ -39,6 +39,10 @@ static bool read_field(struct request *request, const struct field *field)
 		request->code = field->data;
 		request->code_length = field->length;
 		return true;
+	case WORK_SHOWN:
+		request->shown = field->data;
+		request->shown_length = field->length;
+		return true;
 	default:
 		return true;
 	}

@@ -28,6 +28,8 @@ struct request {
 	size_t operation_length;
 	const uint8_t *code;
 	size_t code_length;
+	const uint8_t *shown; /* what may be quoted of it; NULL: itself */
+	size_t shown_length;
 };
 
 /* A copy of what an EVALUATE frame says; NULL if it is broken or says too little. */

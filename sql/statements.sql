@@ -22,7 +22,20 @@ INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at,
   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
 
 -- skip_evaluation:
-UPDATE sessions SET last_seq = max(last_seq, ?2) WHERE id = ?1;
+-- ?3 is the package afterwards, NULL if it counts as no use of the session.
+UPDATE sessions SET last_seq = max(last_seq, ?2), package = ifnull(nullif(?3, ''), package),
+  updated_at = iif(?3 IS NULL, updated_at, max(updated_at, unixepoch() + 2208988800)) WHERE id = ?1;
+
+-- used_bytes:
+SELECT stored_bytes FROM owners WHERE owner = ?1;
+
+-- find_unused:
+-- Since ?2; the longest unused ones first, ?3 of them.
+SELECT group_concat(id, ' ') FROM
+  (SELECT id FROM sessions WHERE owner = ?1 AND updated_at < ?2 AND state_file IS NULL ORDER BY updated_at LIMIT ?3);
+
+-- delete_unused:
+DELETE FROM sessions WHERE id = ?1 AND updated_at < ?2 AND state_file IS NULL;
 
 -- add_output:
 INSERT OR IGNORE INTO outputs (session, seq, stream, text, is_whole)

@@ -176,7 +176,8 @@ class Runtime:
             process = subprocess.Popen([self.programs / "cl-mcpd", *options], env=self.environment, cwd=self.directory,
                                        stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            wait_until((self.directory / "lock").exists, "it takes the lock")
+            wait_until(lambda: (self.directory / "lock").exists() and (self.directory / "lock").read_text().split(),
+                       "it takes the lock")
             wait_until(lambda: self.daemon_pid() == process.pid and (self.directory / "socket").exists(), "it listens")
             yield process
         finally:
@@ -215,7 +216,7 @@ class Runtime:
                 client.finish()
             except AssertionError as problem:
                 problems.append(str(problem))
-        if self.processes() and not self._shut_down():
+        if self.processes() and not self._shut_down() and self._wait_for_end():  # what a test has ended may need a moment
             problems.append("cl-mcpctl shutdown failed")
             self._signal_daemon_and_zygote()
         left = self._wait_for_end()

@@ -1,0 +1,72 @@
+/*
+ * quota.c - the table of quotas, and counting.
+ */
+#include "quota.h"
+
+#include "session.h"
+#include "store.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define REMEDY "Delete sessions that you do not need (list-sessions shows them), or ask the administrator for more."
+
+static struct {
+	const char *name;
+	double most; /* 0: any number */
+} quotas[QUOTAS] = {
+	[QUOTA_SESSIONS] = {"sessions", 100},
+	[QUOTA_STORAGE] = {"storage", 1024},
+};
+
+const char *quota_configure(const char *setting)
+{
+	const char *equals = strchr(setting, '=');
+	size_t length = equals ? (size_t)(equals - setting) : 0;
+	int quota = 0;
+	char *end;
+
+	while (quota < QUOTAS &&
+		(strlen(quotas[quota].name) != length || memcmp(quotas[quota].name, setting, length) != 0))
+		quota++;
+	if (quota == QUOTAS)
+		return "it must be NAME=NUMBER, NAME being sessions or storage";
+	double number = strtod(equals + 1, &end);
+	if (end == equals + 1 || *end || !(number >= 0 && number <= 1e12))
+		return "its value must be a number, 0 for none";
+	quotas[quota].most = number;
+	return NULL;
+}
+
+static bool is_live(const struct session *session)
+{
+	return session->state != SESSION_CREATING && session->state != SESSION_EMPTY;
+}
+
+bool quota_allows_process(const struct server *server, unsigned owner, const struct session *but, struct text *why_not)
+{
+	const struct session *session;
+	unsigned count = 0;
+
+	LIST_FOREACH(session, &server->roster.sessions, next)
+	count += session != but && session->owner == owner && is_live(session);
+	if (quotas[QUOTA_SESSIONS].most == 0 || count < quotas[QUOTA_SESSIONS].most)
+		return true;
+	text_printf(why_not,
+		"%u sessions of yours have a process, and the administrator allows %.0f. No further one was started, and nothing is "
+		"lost. " REMEDY,
+		count, quotas[QUOTA_SESSIONS].most);
+	return false;
+}
+
+bool quota_allows_storing(const struct server *server, struct text *why_not)
+{
+	double megabytes = (double)store_used_bytes(server->store) / (1 << 20);
+
+	if (quotas[QUOTA_STORAGE].most == 0 || megabytes < quotas[QUOTA_STORAGE].most)
+		return true;
+	text_printf(why_not,
+		"what is stored of your sessions takes %.1f MB, and the administrator allows %g MB. " REMEDY, megabytes,
+		quotas[QUOTA_STORAGE].most);
+	return false;
+}

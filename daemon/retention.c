@@ -1,0 +1,107 @@
+/*
+ * retention.c - looking for them, and having the store delete them, a few at a time.
+ */
+#include "retention.h"
+
+#include "alloc.h"
+#include "log.h"
+#include "session.h"
+#include "store.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define DAY 86400
+/* How many are looked at in one pass, and how many deleted: the store has other things to do. */
+#define LOOKED_AT 1000
+#define DELETED 20
+
+static const struct timeval soon = {1, 0}, later = {3600, 0};
+
+static struct {
+	double days;
+	struct event *timer;
+} retention;
+
+const char *retention_configure(const char *days)
+{
+	char *end;
+
+	retention.days = strtod(days, &end);
+	if (end == days || *end || !(retention.days >= 0 && retention.days <= 1e6))
+		return "it must be a number of days, 0 for ever";
+	return NULL;
+}
+
+static uint64_t unused_since(void)
+{
+	return store_universal_time() - (uint64_t)(retention.days * DAY);
+}
+
+static bool is_in_use(struct server *server, const char *id)
+{
+	const struct conversation *conversation;
+
+	LIST_FOREACH(conversation, &server->conversations, next)
+	if (conversation_is_in(conversation, id))
+		return true;
+	return session_find(server, id) != NULL;
+}
+
+/* Some are asked for by name, and are not known by their id yet; what is asked for later comes behind the deletion. */
+static bool are_some_unknown(struct server *server)
+{
+	const struct session *session;
+
+	LIST_FOREACH(session, &server->roster.sessions, next)
+	if (session->state == SESSION_CREATING)
+		return true;
+	return false;
+}
+
+static void on_found(void *context, const char *ids)
+{
+	struct server *server = context;
+	char id[WORKLINK_SESSION_ID_LENGTH + 1] = "";
+	int deleted = 0;
+
+	if (are_some_unknown(server)) {
+		event_add(retention.timer, &soon);
+		return;
+	}
+
+	for (; ids && strlen(ids) >= sizeof(id) - 1 && deleted < DELETED;
+		ids += strlen(id) + (ids[strlen(id)] == ' ')) {
+		memcpy(id, ids, sizeof(id) - 1);
+		if (is_in_use(server, id))
+			continue;
+		log_info("%s: nobody has used it for %g days; it is deleted", id, retention.days);
+		store_delete_unused(server->store, id, unused_since());
+		deleted++;
+	}
+	event_add(retention.timer, deleted == DELETED ? &soon : &later);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *context)
+{
+	struct server *server = context;
+
+	(void)fd;
+	(void)what;
+	store_find_unused(server->store, geteuid(), unused_since(), LOOKED_AT, on_found, server);
+}
+
+void retention_start(struct server *server)
+{
+	if (retention.days == 0)
+		return;
+	retention.timer = must(evtimer_new(server->base, on_timer, server));
+	event_add(retention.timer, &soon);
+}
+
+void retention_stop(void)
+{
+	if (retention.timer)
+		event_free(retention.timer);
+	retention.timer = NULL;
+}
