@@ -31,15 +31,29 @@ static cl_object name_in_block(const struct ecl_codeblock *block, const void *fu
 	return NULL;
 }
 
+/* A library that was made of several files has a block for each, in a ring. */
+static cl_object name_in_library(cl_object library, const void *function)
+{
+	cl_object block = library;
+
+	do {
+		cl_object name = name_in_block(&block->cblock, function);
+
+		if (name)
+			return name;
+		block = block->cblock.next;
+	} while (block && !Null(block) && block != library);
+	return NULL;
+}
+
 static cl_object name_of(const void *function)
 {
-	for (cl_object list = cl_core.libraries; list != libraries && !Null(list); list = ECL_CONS_CDR(list))
-		for (cl_object block = ECL_CONS_CAR(list); block && !Null(block); block = block->cblock.next) {
-			cl_object name = name_in_block(&block->cblock, function);
+	for (cl_object list = cl_core.libraries; list != libraries && !Null(list); list = ECL_CONS_CDR(list)) {
+		cl_object name = name_in_library(ECL_CONS_CAR(list), function);
 
-			if (name)
-				return name;
-		}
+		if (name)
+			return name;
+	}
 	return NULL;
 }
 

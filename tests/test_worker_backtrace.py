@@ -135,6 +135,12 @@ def test_compiled_functions_are_shown_by_name_and_with_arguments_where_these_are
         assert frames(worker, code) == expected
 
 
+def test_functions_of_a_library_of_several_files_are_shown_too(worker):
+    assert worker.value("(require :sockets)") != "NIL"
+    assert frames(worker, "(car 42)") == ["(CAR 42)"]
+    assert "(SB-BSD-SOCKETS:MAKE-INET-ADDRESS 5)" in frames(worker, "(defun f () (sb-bsd-sockets:make-inet-address 5)) (f)")
+
+
 def test_endless_recursion_shows_its_innermost_calls(worker):
     result = worker.evaluate("(defun f (x y) (1+ (f x y))) (f 1 '(2))")
     assert result.frame == ["(F 1 (2))"] * 20
