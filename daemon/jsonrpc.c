@@ -198,8 +198,9 @@ bool rpc_id_equal(const char *one, const char *other)
 		return true;
 	if (one[0] != '"' || other[0] != '"' || !(strchr(one, '\\') || strchr(other, '\\')))
 		return false;
-	struct json_object *first = json_tokener_parse(one), *second = json_tokener_parse(other);
-	bool equal = first && second && json_object_equal(first, second);
+	struct json_object *first = NULL, *second = NULL;
+	bool equal = !jsontext_read(one, strlen(one), &first) && !jsontext_read(other, strlen(other), &second) &&
+		json_object_equal(first, second);
 	json_object_put(first);
 	json_object_put(second);
 	return equal;

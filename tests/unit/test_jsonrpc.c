@@ -240,6 +240,7 @@ static void ids_are_compared_by_value_and_type(void **state)
 	assert_true(rpc_id_equal("7", "7"));
 	assert_true(rpc_id_equal("\"a\"", "\"\\u0061\""));
 	assert_true(rpc_id_equal("\"\"", "\"\""));
+	assert_true(rpc_id_equal("\"\xF0\x9D\xA0\x80\"", "\"\\ud836\\udc00\""));
 	assert_false(rpc_id_equal("7", "\"7\""));
 	assert_false(rpc_id_equal("\"7\"", "7"));
 	assert_false(rpc_id_equal("7", "8"));
