@@ -30,7 +30,6 @@ struct client {
 	struct peer *peer;
 	unsigned uid, pid;                 /* of its process */
 	struct conversation *conversation; /* NULL before its hello */
-	bool recalling;                    /* the store is asked what a former daemon agreed on */
 	struct frame_builder builder;
 };
 
@@ -40,9 +39,9 @@ static bool is_full(const struct client *client)
 {
 	const struct conversation *conversation = client->conversation;
 
-	return client->recalling || peer_backlog(client->peer) > BACKLOG_MAX ||
+	return peer_backlog(client->peer) > BACKLOG_MAX ||
 		(conversation &&
-			(conversation->request_count > REQUESTS_MAX ||
+			(conversation->recalling || conversation->request_count > REQUESTS_MAX ||
 				conversation->request_bytes > REQUEST_BYTES_MAX));
 }
 
@@ -194,6 +193,7 @@ static void on_conversation_found(void *context, enum store_status status, const
 
 	if (!conversation)
 		return;
+	conversation->recalling = false;
 	if (status == STORE_FAILED) {
 		/* It comes back, and perhaps the disk does until then. */
 		conversation->recalled = false;
@@ -217,22 +217,18 @@ static void on_conversation_found(void *context, enum store_status status, const
 		if (!conversation->saved)
 			conversation_save(conversation, NULL, NULL);
 	}
-	if (conversation->client) {
-		struct client *client = conversation->client;
-		client->recalling = false;
-		peer_resume(client->peer);
-	}
+	if (conversation->client)
+		peer_resume(((struct client *)conversation->client)->peer);
 }
 
-static void recall_conversation(struct client *client)
+static void recall_agreement(struct conversation *conversation)
 {
 	struct recall *recall = new_zeroed(sizeof(*recall));
 
-	recall->server = client->server;
-	memcpy(recall->nonce, client->conversation->nonce, LINK_NONCE_SIZE);
-	client->recalling = true;
-	peer_pause(client->peer);
-	store_find_conversation(client->server->store, recall->nonce, on_conversation_found, recall);
+	recall->server = conversation->server;
+	memcpy(recall->nonce, conversation->nonce, LINK_NONCE_SIZE);
+	conversation->recalling = true;
+	store_find_conversation(conversation->server->store, recall->nonce, on_conversation_found, recall);
 }
 
 static void join_conversation(struct client *client, struct hello *hello)
@@ -263,8 +259,10 @@ static void join_conversation(struct client *client, struct hello *hello)
 		conversation->lines_seen = hello->lines_read;
 	send_welcome(client);
 	if (!conversation->recalled && hello->lines_read > 0)
-		recall_conversation(client);
+		recall_agreement(conversation);
 	conversation->recalled = true;
+	if (conversation->recalling)
+		peer_pause(client->peer);
 }
 
 static void take_hello(struct client *client, struct frame *frame)

@@ -52,7 +52,8 @@ struct conversation {
 	bool saved;                    /* the store knows what was agreed on */
 	bool has_begun;                /* its session was chosen once, */
 	char *used;                    /* and this one is the last that the store knows to be used; NULL: none is */
-	bool recalled;                 /* what the store knows of it has been asked for, if there can be anything */
+	bool recalled;                 /* what the store knows of it has been asked for, if there can be anything, */
+	bool recalling;                /* and has not been told: no line is taken before */
 	bool answers_stored;           /* the store holds answers that a settlement would free */
 	size_t lookups;                /* requests that wait to hear whether the store has their answer */
 	struct request_list requests;

@@ -102,6 +102,36 @@ def test_a_connection_that_replaces_an_older_one_takes_its_conversation_over(run
         assert old.recv(4096) == b""
 
 
+def test_a_connection_that_is_lost_while_the_store_is_asked_loses_no_agreement(own_runtime):
+    hello = {"version": 1, "nonce": os.urandom(16), "lines_settled": 0, "directory": "/"}
+    handshake = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}'
+    address = own_runtime.environment["CL_MCPD_SOCKET"]
+
+    def say(link, lines_read):
+        link.settimeout(10)
+        link.connect(address)
+        link.sendall(frame("H", lines_read=lines_read, **hello))
+        assert link.recv(4096)[4:5] == b"W"
+
+    own_runtime.ready()
+    with socket.socket(socket.AF_UNIX) as link:
+        say(link, 0)
+        link.sendall(frame("L", line=1, text=handshake))
+        assert b'"2025-03-26"' in link.recv(4096)
+        os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+        assert link.recv(4096) == b""
+    own_runtime.ready()
+    with socket.socket(socket.AF_UNIX) as old, socket.socket(socket.AF_UNIX) as new:
+        with sqlite3.connect(own_runtime.database, isolation_level=None) as database:
+            database.execute("BEGIN IMMEDIATE")  # the store waits
+            say(old, 1)
+            say(new, 1)
+            new.sendall(frame("L", line=2, text=b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}'))
+            new.sendall(frame("L", line=3, text=b'{"jsonrpc":"2.0","id":3,"method":"ping"}'))
+            assert own_runtime.status()["pid"]  # what was sent before has come
+        assert b'"tools":[' in new.recv(4096)
+
+
 def test_a_batch_that_comes_again_is_answered_on_the_new_connection(runtime):
     """And with a sanitizer: nothing of the one before is left."""
     hello = {"version": 1, "nonce": os.urandom(16), "lines_read": 0, "lines_settled": 0, "directory": "/"}
