@@ -83,22 +83,26 @@ known from nowhere else if compiled NATIVES have done it, or if the CALL that wa
           ((and calls (same-function-p (first (last calls)) call)) (append (butlast calls) (list call)))
           (t (append calls (list call))))))
 
-(defun confirmed-p (function arguments condition)
-  "True if CONDITION complains of one of ARGUMENTS, of which the first is not certain, in words that leave no doubt."
-  (and (typep condition 'type-error)
-       (slot-boundp condition 'si::datum)
-       (listp arguments)
-       (let ((datum (type-error-datum condition)))
-         (or (eq datum (first arguments))
-             (and (eq (checked-function condition) function)
-                  (eql datum (second arguments)))))))
+(defun certain-arguments (function arguments condition)
+  "The two ARGUMENTS that FUNCTION was called with, the first of which may have been overwritten since, if CONDITION leaves
+no doubt; else T."
+  (destructuring-bind (first second) arguments
+    (multiple-value-bind (index object) (index-complaint condition)
+      (cond ((not (and (typep condition 'type-error) (slot-boundp condition 'si::datum))) t)
+            ((and object (eql index second)) (list object second))
+            ((and (eq (checked-function condition) function) (eql (checked-argument condition) 1))
+             (list (type-error-datum condition) second))
+            ((and (eql (type-error-datum condition) first) (not (eql first second))) arguments)
+            (t t)))))
 
 (defun call-made (call condition)
   "What the host says of the call that a function was making, as a call; NIL if it says nothing of use."
   (when (and (consp call) (first call) (typep (first call) '(or function symbol (cons (eql setf)))))
     (destructuring-bind (function arguments doubtful) call
       (make-call function
-                 (if (and doubtful (not (confirmed-p function arguments condition))) t arguments)))))
+                 (if (and doubtful (consp arguments))
+                     (certain-arguments function arguments condition)
+                     arguments)))))
 
 (defun signals-p (call)
   "True if CALL signals a condition by itself: where that came from is another matter then."

@@ -71,6 +71,11 @@
   (and (begins-with "In ~:[an anonymous function" (format-control condition))
        (first (format-arguments condition))))
 
+(defun checked-argument (condition)
+  "Which of that function's arguments it complained about, counted from 1; NIL if that is not known."
+  (and (begins-with "In ~:[an anonymous function~;~:*function ~A~], the value of the ~:R argument" (format-control condition))
+       (second (format-arguments condition))))
+
 (defun expected-type (condition)
   "What was expected. ECL's interpreter asks for a CONS where CAR and CDR take any list."
   (let ((type (type-error-expected-type condition)))
@@ -86,8 +91,17 @@
                    (or (search "which is not of the expected type" control)
                        (search "which is not of expected type" control)))))))
 
+(defun index-complaint (condition)
+  "If CONDITION says that an index is out of bounds: that, and the object, or NIL where ECL has forgotten it."
+  (let ((control (format-control condition)))
+    (cond ((equal control "~S is not a valid index into the object ~S")
+           (values-list (format-arguments condition)))
+          ((and (checked-function condition) (search "out of the range" control))
+           (destructuring-bind (function which object index type) (format-arguments condition)
+             (declare (ignore function which type))
+             (values index object))))))
+
 (defun index-message (index object type)
-  "OBJECT is NIL where ECL has forgotten it."
   (format nil "The index ~A is out of bounds~@[ for ~A~]~@[: it has to be of type ~A~]."
           (object-text index)
           (and object (object-text object))
@@ -96,13 +110,8 @@
 (defun type-message (condition)
   (cond ((not (given-p condition 'si::datum 'si::expected-type))
          nil)
-        ((and (checked-function condition)
-              (search "out of the range" (format-control condition)))
-         (destructuring-bind (function which object index type) (format-arguments condition)
-           (declare (ignore function which))
-           (index-message index object type)))
-        ((equal (format-control condition) "~S is not a valid index into the object ~S")
-         (destructuring-bind (index object) (format-arguments condition)
+        ((index-complaint condition)
+         (multiple-value-bind (index object) (index-complaint condition)
            (index-message index object (type-error-expected-type condition))))
         ((not (own-report-p condition))
          (concatenate 'string "The value " (object-text (type-error-datum condition))
