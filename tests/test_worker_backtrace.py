@@ -270,6 +270,26 @@ def test_random_programs_show_their_functions_with_the_right_arguments(zygote, n
             assert found == [frame for frame, _ in expected], (seed, number, code, result.frame)
 
 
+BUILTINS = """+ - * / < = max rplaca rplacd nth nthcdr elt aref svref char schar expt mod rem floor truncate ash logand gcd string=
+char< assoc position gethash get remhash intern float atan coerce typep row-major-aref logbitp complex subseq vector-push""".split()
+WAYS = ["{}", "(car (list {}))", "(let ((v {})) v)", "(progn {})", "(values {} 2)", "(first (mapcar #'identity (list {})))"]
+
+
+def test_random_calls_of_builtins_show_the_right_arguments_or_none(worker):
+    rng = random.Random(f"{os.environ.get('BACKTRACE_SEED', '1')} builtins")
+    known = 0
+    for _ in range(PROGRAMS * 2):
+        function, arguments = rng.choice(BUILTINS), [rng.choice(LITERALS) for _ in range(2)]
+        texts = [rng.choice(WAYS).format(text) for text, _ in arguments]
+        code = rng.choice(WRAPPERS).format(f"({function} {' '.join(texts)})")
+        expected = f"({function} {' '.join(shown for _, shown in arguments)})".upper().replace('"T"', '"t"').replace("#\\C", "#\\c")
+        for frame in worker.evaluate(code).frame:
+            if frame.startswith(f"({function.upper()} "):
+                assert frame in (expected, f"({function.upper()} ...)"), code
+                known += frame == expected
+    assert known > PROGRAMS / 2
+
+
 def test_an_error_with_its_backtrace_costs_at_most_four_successes(worker):
     worker.evaluate("(defun a (x) (1+ (car x))) (defun b (x y) (list (a x) y)) (defun c (x) (b x 'y))")
     best = {"(+ 1 2)": 1.0, "(car 42)": 1.0, "(c 7)": 1.0}
