@@ -117,7 +117,7 @@ bool card_read_cursor(const char *cursor, int64_t *updated_at, const char **id)
 
 void card_put_time(struct text *text, int64_t universal_time)
 {
-	time_t at = (time_t)(universal_time - (int64_t)(store_universal_time() - (uint64_t)time(NULL)));
+	time_t at = (time_t)(universal_time - (int64_t)STORE_UNIX_EPOCH);
 	char written[32];
 	struct tm local;
 

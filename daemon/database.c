@@ -24,14 +24,17 @@
 #define CHECKED_BYTES_MAX (INT64_C(32) << 20)
 /* How long another program may hold the file. */
 #define BUSY_MS 2000
+/* Found damaged, found damaged again, and then a new one. */
+#define OPENINGS_MAX 3
 
-#define SETTING_ASIDE "it is set aside now, and a new one made"
+#define SETTING_ASIDE "if that proves true it is set aside now, and a new one made"
 
 struct database {
 	char directory[PATH_MAX];
 	char path[PATH_MAX + 16];
 	char problem[640];
 	char damage[256]; /* what makes no sense in it; empty if that is not known of it */
+	bool is_doubted;  /* it made no sense once, and it is to be seen whether it does now */
 	bool is_suspect;  /* an error of the disk: it is opened again before anything else */
 	char notice[640]; /* that one was set aside; empty if none was */
 	sqlite3 *handle;  /* NULL while it cannot be opened */
@@ -49,7 +52,7 @@ static const struct {
 	{SQLITE_READONLY, "make the file, its directory and the file system writable"},
 	{SQLITE_CANTOPEN, "make the file and its directory readable and writable"},
 	{SQLITE_PERM, "make the file and its directory readable and writable"},
-	{SQLITE_IOERR, "see the system's log for what is wrong with the disk, and whether it is full"},
+	{SQLITE_IOERR, "see whether the disk can be written, and what the system's log says of it"},
 	{SQLITE_BUSY, "another program holds it: let that end"},
 	{SQLITE_CORRUPT, SETTING_ASIDE},
 	{SQLITE_NOTADB, SETTING_ASIDE},
@@ -73,6 +76,8 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_FORGET_CONVERSATION] = sql_forget_conversation,
 	[DATABASE_FORGET_OLD_CONVERSATIONS] = sql_forget_old_conversations,
 	[DATABASE_FORGET_LOST_ANSWERS] = sql_forget_lost_answers,
+	[DATABASE_MEND_MESSAGE_TIMES] = sql_mend_message_times,
+	[DATABASE_MEND_SESSION_TIMES] = sql_mend_session_times,
 	[DATABASE_USE_SESSION] = sql_use_session,
 	[DATABASE_LAST_USED_SESSION] = sql_last_used_session,
 	[DATABASE_USED_BYTES] = sql_used_bytes,
@@ -110,6 +115,14 @@ void value_free(struct value *value)
 	*value = (struct value){0};
 }
 
+/* SQLite also says so when it could not read a page. Only what makes no sense twice is damaged. */
+static void doubt(struct database *database, const char *words)
+{
+	if (database->is_doubted)
+		snprintf(database->damage, sizeof(database->damage), "%s", words);
+	database->is_doubted = true;
+}
+
 static void note_problem(struct database *database, const char *doing)
 {
 	int status = sqlite3_errcode(database->handle) & 0xFF; /* of no handle: out of memory */
@@ -120,14 +133,14 @@ static void note_problem(struct database *database, const char *doing)
 			words = advice[i].words;
 	database->is_suspect = status != SQLITE_FULL && status != SQLITE_BUSY;
 	if (status == SQLITE_CORRUPT || status == SQLITE_NOTADB)
-		snprintf(database->damage, sizeof(database->damage), "%s", sqlite3_errmsg(database->handle));
+		doubt(database, sqlite3_errmsg(database->handle));
 	snprintf(database->problem, sizeof(database->problem), "%s %.300s: %.160s%s%s", doing, database->path,
 		sqlite3_errmsg(database->handle), words ? "; " : "", words ? words : "");
 }
 
 static void note_damage(struct database *database, const char *words)
 {
-	snprintf(database->damage, sizeof(database->damage), "%s", words);
+	doubt(database, words);
 	snprintf(database->problem, sizeof(database->problem), "cannot use %.300s: %.160s; " SETTING_ASIDE,
 		database->path, words);
 }
@@ -140,7 +153,7 @@ static void leave_alone(struct database *database, bool is_so)
 
 static void close_handle(struct database *database)
 {
-	if (database->handle && database->damage[0])
+	if (database->handle && database->is_doubted)
 		leave_alone(database, true);
 	for (size_t i = 0; i < DATABASE_STATEMENTS; i++) {
 		sqlite3_finalize(database->statements[i]);
@@ -189,7 +202,7 @@ static bool check_pages(struct database *database)
 	sqlite3_stmt *statement = NULL;
 	struct stat file;
 
-	if (stat(database->path, &file) < 0 || file.st_size > CHECKED_BYTES_MAX)
+	if (!database->is_doubted && (stat(database->path, &file) < 0 || file.st_size > CHECKED_BYTES_MAX))
 		return true;
 	int status = sqlite3_prepare_v2(database->handle, "PRAGMA quick_check(1)", -1, &statement, NULL);
 	if (status == SQLITE_OK)
@@ -263,13 +276,13 @@ static bool set_up(struct database *database)
 	}
 	leave_alone(database, true);
 	sqlite3_busy_timeout(database->handle, BUSY_MS);
-	sqlite3_wal_hook(database->handle, on_log_growth, database);
 	if (!check_version(database, &version))
 		return false;
 	if (!execute(database, pragmas)) {
 		note_problem(database, "cannot open");
 		return false;
 	}
+	sqlite3_wal_hook(database->handle, on_log_growth, database); /* the pragma wal_autocheckpoint removes it */
 	if (!check_pages(database) || !migrate(database, version) || !prepare_statements(database))
 		return false;
 	leave_alone(database, false);
@@ -311,6 +324,7 @@ static bool set_aside(struct database *database)
 		"the database was damaged (%.160s) and is set aside as %.300s, a new one is in use; see cl-mcpd(8)",
 		database->damage, to);
 	database->damage[0] = '\0';
+	database->is_doubted = false;
 	return true;
 }
 
@@ -323,16 +337,17 @@ bool database_ready(struct database *database)
 		return true;
 	if (!use_directory(database))
 		return false;
-	for (int turn = 0; turn < 2 && (!database->damage[0] || set_aside(database)); turn++) {
+	for (int turn = 0; turn < OPENINGS_MAX && (!database->damage[0] || set_aside(database)); turn++) {
 		if (set_up(database)) {
 			database->problem[0] = '\0';
 			return true;
 		}
 		close_handle(database);
-		if (!database->damage[0])
+		if (!database->is_doubted)
 			return false;
 	}
 	database->damage[0] = '\0'; /* next time it may be another file */
+	database->is_doubted = false;
 	return false;
 }
 
@@ -363,9 +378,9 @@ const char *database_notice(const struct database *database)
 	return database->notice[0] ? database->notice : NULL;
 }
 
-bool database_is_damaged(const struct database *database)
+bool database_is_doubted(const struct database *database)
 {
-	return database->damage[0] != '\0';
+	return database->is_doubted;
 }
 
 bool database_was_made(struct database *database)
@@ -388,6 +403,7 @@ bool database_commit(struct database *database)
 {
 	if (execute(database, "COMMIT")) {
 		database->problem[0] = '\0';
+		database->is_doubted = false;
 		return true;
 	}
 	note_problem(database, "cannot write");

@@ -31,6 +31,8 @@ enum database_statement {
 	DATABASE_FORGET_CONVERSATION,
 	DATABASE_FORGET_OLD_CONVERSATIONS,
 	DATABASE_FORGET_LOST_ANSWERS,
+	DATABASE_MEND_MESSAGE_TIMES,
+	DATABASE_MEND_SESSION_TIMES,
 	DATABASE_USE_SESSION,
 	DATABASE_LAST_USED_SESSION,
 	DATABASE_USED_BYTES,
@@ -83,8 +85,8 @@ bool database_ready(struct database *database) __attribute__((warn_unused_result
 
 /* What hinders it; NULL if nothing did last time. */
 const char *database_problem(const struct database *database);
-/* The problem is that the file makes no sense. */
-bool database_is_damaged(const struct database *database);
+/* The problem is that the file makes no sense: database_ready looks again, and sets it aside if that is so. */
+bool database_is_doubted(const struct database *database);
 /* A sentence on the one that was set aside last; NULL if none was. */
 const char *database_notice(const struct database *database);
 /* It holds nothing, because it has just been made; said once. */

@@ -83,6 +83,11 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 	evaluation->line = origin->line;
 	evaluation->item = origin->item;
 	evaluation->started_at = origin->started_at;
+	if (!store_time_is_likely(origin->started_at)) { /* the clock was another then, or user code has been there */
+		log_warning("%s: INVALID-TIMESTAMP: its evaluation of time %" PRIu64 " gets the current one",
+			session->id, origin->started_at);
+		evaluation->started_at = store_universal_time();
+	}
 	evaluation->work.operation = new_text(origin->operation);
 	evaluation->work.output_max = origin->output_max;
 	evaluation->work.value_max = origin->value_max;

@@ -5,7 +5,7 @@
 
 #include "alloc.h"
 #include "session.h"
-#include "transfer.h"
+#include "store.h"
 #include "utf8.h"
 
 #include <limits.h>
@@ -44,7 +44,7 @@ static void take_number(struct session *session, const struct field *field)
 		return;
 	if (field->tag == MEMO_HISTORY)
 		session->has_history = number != 0;
-	else if (number <= INT64_MAX && transfer_time_is_likely((int64_t)number))
+	else if (store_time_is_likely(number))
 		session->created_at = number;
 }
 

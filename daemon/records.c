@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "job.h"
+#include "log.h"
 #include "text.h"
 
 #include <inttypes.h>
@@ -172,6 +173,31 @@ void store_set_reload(
 	struct store *store, const char *session, const char *systems, store_status_callback done, void *context)
 {
 	set_column(store, DATABASE_SET_RELOAD, session, systems, done, context);
+}
+
+static void deliver_mended(struct job *job)
+{
+	if (job->result == DATABASE_ROW)
+		log_warning(
+			"INVALID-TIMESTAMP: the times of %.60s and perhaps of others lay more than a day ahead; they are "
+			"replaced by the current one",
+			job->out[0].data);
+}
+
+void store_mend_times(struct store *store)
+{
+	static const enum database_statement statements[] = {DATABASE_MEND_MESSAGE_TIMES, DATABASE_MEND_SESSION_TIMES};
+	uint64_t now = store_universal_time();
+
+	if (now == STORE_FIRST_TIME)
+		log_warning("INVALID-TIMESTAMP: the clock is before 2020; what is stored now is stored as of then");
+	for (size_t i = 0; i < sizeof(statements) / sizeof(*statements); i++) {
+		struct job *job = job_new(statements[i], true);
+		job_put_number(job, now);
+		job_put_number(job, now + STORE_DAY_SECONDS);
+		job->deliver = deliver_mended;
+		store_enqueue(store, job);
+	}
 }
 
 /* ---- evaluations and their answers */

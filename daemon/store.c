@@ -247,7 +247,7 @@ static bool collect(struct store *store, struct database *database, struct job_l
 
 	pthread_mutex_lock(&store->mutex);
 	if (retry) {
-		wait_urgent(store, database_is_damaged(database) ? 0 : RETRY_MS);
+		wait_urgent(store, database_is_doubted(database) ? 0 : RETRY_MS);
 	} else {
 		while (STAILQ_EMPTY(&store->queued) && !store->closing) {
 			struct timespec until = from_now(IDLE_MS);
@@ -391,6 +391,7 @@ struct store *store_open(struct event_base *base, const char *directory, store_m
 	job_put_number(job, store_universal_time() - CONVERSATION_SECONDS);
 	store_enqueue(store, job);
 	store_enqueue(store, job_new(DATABASE_FORGET_LOST_ANSWERS, true));
+	store_mend_times(store);
 	return store;
 }
 
@@ -432,5 +433,12 @@ const char *store_notice(const struct store *store)
 
 uint64_t store_universal_time(void)
 {
-	return (uint64_t)time(NULL) + UINT64_C(2208988800);
+	uint64_t now = (uint64_t)time(NULL) + STORE_UNIX_EPOCH;
+
+	return now > STORE_FIRST_TIME ? now : STORE_FIRST_TIME;
+}
+
+bool store_time_is_likely(uint64_t universal_time)
+{
+	return universal_time >= STORE_FIRST_TIME && universal_time <= store_universal_time() + STORE_DAY_SECONDS;
 }

@@ -197,7 +197,16 @@ typedef void (*store_last_used_callback)(void *context, enum store_status status
 void store_last_used_session(struct store *store, unsigned owner, const char *directory, const char *client,
 	store_last_used_callback done, void *context);
 
-/* Seconds since 1900, the time that Lisp users know. */
+/* 1970 and 2020 as universal times. */
+#define STORE_UNIX_EPOCH UINT64_C(2208988800)
+#define STORE_FIRST_TIME UINT64_C(3786825600)
+#define STORE_DAY_SECONDS UINT64_C(86400)
+
+/* Seconds since 1900, the time that Lisp users know; not before 2020, whatever the clock says. */
 uint64_t store_universal_time(void);
+/* Of a time that somebody gives: from 2020 on, to a day from now. */
+bool store_time_is_likely(uint64_t universal_time);
+/* Sessions that were used under a clock that was more than a day ahead have been used now. */
+void store_mend_times(struct store *store);
 
 #endif

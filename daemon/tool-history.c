@@ -12,7 +12,6 @@
 #include "store.h"
 #include "target.h"
 #include "transcript.h"
-#include "transfer.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -211,10 +210,11 @@ void tool_add_message(struct server *server, struct request *request, struct jso
 	session = target_own_name(server, request, arguments);
 	if (!session)
 		return;
-	if (transfer_time_is_likely((int64_t)given))
+	if (store_time_is_likely(given))
 		time = given;
 	else
-		log_info("%s: a message of time %" PRIu64 " gets the current time", session, given);
+		log_warning(
+			"%s: INVALID-TIMESTAMP: a message of time %" PRIu64 " gets the current one", session, given);
 	struct inquiry *inquiry = inquiry_new(request, DATABASE_ADD_MESSAGE);
 	inquiry_text(inquiry, session);
 	inquiry_text(inquiry, role);

@@ -16,16 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* 2020-01-01 */
-#define FIRST_TIME INT64_C(3786825600)
-#define DAY_SECONDS (24 * 3600)
 #define FILE_MAX ((off_t)256 << 20)
 #define NEWEST_VERSION 1
-
-bool transfer_time_is_likely(int64_t universal_time)
-{
-	return universal_time >= FIRST_TIME && universal_time <= (int64_t)store_universal_time() + DAY_SECONDS;
-}
 
 /* False, for the convenience of those who give up. */
 static bool __attribute__((format(printf, 3, 4)))
@@ -79,7 +71,7 @@ static void copy_if(struct json_object *to, struct json_object *from, const char
 static bool copy_time(struct json_object *to, struct json_object *from, const char *name)
 {
 	struct json_object *time = member(from, name, json_type_int);
-	bool is_likely = time && transfer_time_is_likely(json_object_get_int64(time));
+	bool is_likely = time && store_time_is_likely(json_object_get_uint64(time));
 
 	put_number(to, name, is_likely ? json_object_get_int64(time) : (int64_t)store_universal_time());
 	return is_likely;

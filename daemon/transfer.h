@@ -22,9 +22,6 @@ struct transfer_wishes {
 	const char *directory; /* if that of the document is not there */
 };
 
-/* From 2020 on, to a day from now. */
-bool transfer_time_is_likely(int64_t universal_time);
-
 /* A new document as the statement import_session wants it; NULL if there is a problem. */
 struct json_object *transfer_check(
 	struct json_object *document, const struct transfer_wishes *wishes, struct transfer_problem *problem);

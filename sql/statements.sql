@@ -81,6 +81,14 @@ SELECT sessions.id FROM uses JOIN sessions ON sessions.id = session
 -- forget_lost_answers:
 DELETE FROM answers WHERE nonce NOT IN (SELECT nonce FROM conversations);
 
+-- mend_message_times:
+-- ?1 is now, ?2 the last time that can be.
+UPDATE messages SET created_at = ?1
+  WHERE created_at > ?2 AND session IN (SELECT id FROM sessions WHERE updated_at > ?2) RETURNING session;
+
+-- mend_session_times:
+UPDATE sessions SET created_at = min(created_at, ?1), updated_at = ?1 WHERE updated_at > ?2 RETURNING id;
+
 -- find_births:
 SELECT group_concat(id, ' ') FROM births;
 

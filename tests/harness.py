@@ -9,11 +9,13 @@ every conversation by itself (see Client.verify), so that each test only says wh
 import collections
 import contextlib
 import json
+import mmap
 import os
 import pathlib
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
@@ -23,6 +25,9 @@ import mcpschema
 
 BUILD_DIR = pathlib.Path(os.environ.get("BUILD_DIR", pathlib.Path(__file__).parent.parent / "build")).resolve()
 PROGRAMS = ("cl-mcp-shim", "cl-mcpd", "cl-mcpctl", "cl-mcp-worker")
+
+# For LD_PRELOAD: a disk that fails, or a clock that is wrong; see tests/faults.c.
+FAULTS = BUILD_DIR / "tests" / "faults.so"
 
 # How long anything may take that should be quick; a loaded or instrumented machine may ask for more.
 PATIENCE = 30.0 * float(os.environ.get("TEST_PATIENCE", "1"))
@@ -130,6 +135,49 @@ def kill_for_good(pid):
     os.kill(pid, signal.SIGKILL)
 
 
+class Disk:
+    """What tests/faults.c is told, and what it tells."""
+
+    LAYOUT = struct.Struct("=QQQQq64sQQ")
+
+    def __init__(self, directory):
+        self.path = str(directory / "disk")
+        with open(self.path, "w+b") as file:
+            file.truncate(mmap.PAGESIZE)
+            self.memory = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+
+    def _field(self, number):
+        return self.LAYOUT.unpack_from(self.memory)[number]
+
+    @property
+    def count(self):
+        return self._field(0)
+
+    @property
+    def failed(self):
+        """The last call that failed; '' if none did."""
+        return self._field(5).rstrip(b"\0").decode()
+
+    @property
+    def calls_of_main_thread(self):
+        return self._field(6)
+
+    @property
+    def syncs(self):
+        return self._field(7)
+
+    def fail(self, first, last, error, reading=True):
+        """The calls of these numbers fail, counted from now on; perhaps only those that write."""
+        self.LAYOUT.pack_into(self.memory, 0, 0, first, last, not reading, error, b"", 0, 0)
+
+    def break_down(self, error):
+        """Nothing can be written any more."""
+        self.fail(1, 1 << 60, error, reading=False)
+
+    def heal(self):
+        self.fail(0, 0, 0)
+
+
 class Runtime:
     """A runtime directory and whatever runs in it. Close it, or use it as a context manager."""
 
@@ -169,20 +217,49 @@ class Runtime:
     def control(self, *arguments, timeout=PATIENCE):
         return self.run("cl-mcpctl", *arguments, timeout=timeout)
 
+    def start_faulty_daemon(self, **faults):
+        """The same with what tests/faults.c understands."""
+        # The sanitizers want to come first; they need not.
+        sanitizers = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+        return self.start_daemon(LD_PRELOAD=str(FAULTS), ASAN_OPTIONS=sanitizers, **faults)
+
+    def start_daemon(self, *options, **environment):
+        """Starts a daemon by hand, with more in its environment; whoever calls ends it."""
+        with open(self.directory / "log", "ab") as log:
+            process = subprocess.Popen([self.programs / "cl-mcpd", *options], env={**self.environment, **environment},
+                                       cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        lock = self.directory / "lock"
+        wait_until(lock.exists, "it takes the lock")
+        wait_until(lambda: lock.read_text().split()[:1] == [str(process.pid)] and (self.directory / "socket").exists(), "it listens")
+        return process
+
     @contextlib.contextmanager
     def daemon(self, *options):
         """A daemon that is started by hand, for as long as the context lasts."""
-        with open(self.directory / "daemon-by-hand.log", "ab") as log:
-            process = subprocess.Popen([self.programs / "cl-mcpd", *options], env=self.environment, cwd=self.directory,
-                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = self.start_daemon(*options)
         try:
-            wait_until(lambda: (self.directory / "lock").exists() and (self.directory / "lock").read_text().split(),
-                       "it takes the lock")
-            wait_until(lambda: self.daemon_pid() == process.pid and (self.directory / "socket").exists(), "it listens")
             yield process
         finally:
             self.control("shutdown")
             process.wait(PATIENCE)
+
+    def end_all_but(self, *spared):
+        """Kills what runs here, and what takes over from that, but for these."""
+        def are_gone():
+            others = [pid for pid in self.processes() if pid not in spared]
+            for pid in others:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return not others
+
+        wait_until(are_gone, "they have ended")
+
+    def start_over(self):
+        """Leaves no client, no daemon, no session and nothing stored; only the zygote, which spares the next daemon a boot."""
+        for client in list(self.clients):
+            client.finish()
+        self.end_all_but(self.ready()["zygote"]["pid"])
+        shutil.rmtree(self.database.parent, ignore_errors=True)
 
     def status(self):
         with self.client() as client:

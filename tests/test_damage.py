@@ -56,6 +56,13 @@ DAMAGES = {
 }
 
 
+@pytest.fixture
+def place(runtime):
+    """A runtime in which nothing has been yet."""
+    runtime.start_over()
+    return runtime
+
+
 def kill_daemon(runtime):
     pid = runtime.daemon_pid()
     os.kill(pid, signal.SIGKILL)
@@ -63,8 +70,8 @@ def kill_daemon(runtime):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_database_is_set_aside_whole_and_live_sessions_are_stored_again(own_runtime, damage):
-    client = own_runtime.client("--session", "work").open()
+def test_a_damaged_database_is_set_aside_whole_and_live_sessions_are_stored_again(place, damage):
+    client = place.client("--session", "work").open()
     session = client.evaluate("(defvar *mine* 1)").structured["session"]
     card = client.tool("session-info").structured
     other = client.tool("create-session", name="quiet", history=False).structured["id"]
@@ -73,79 +80,81 @@ def test_a_damaged_database_is_set_aside_whole_and_live_sessions_are_stored_agai
     client.evaluate("(defvar *third* 3)", session="clone")
     client.tool("configure-limits", timeout=77)
     client.tool("rename-session", session="work", name="renamed")
+    client.evaluate("1")  # its process has heard of both
     client.finish()
-    kill_daemon(own_runtime)
-    log_into_file(own_runtime)
-    DAMAGES[damage](own_runtime.database)
-    remains = own_runtime.database.read_bytes()
+    kill_daemon(place)
+    log_into_file(place)
+    DAMAGES[damage](place.database)
+    remains = place.database.read_bytes()
 
-    client = own_runtime.client("--session", "renamed").open()
+    client = place.client("--session", "renamed").open()
     answer = client.evaluate("*mine*")
     assert answer.structured["session"] == session and answer.text == "=> 1"
     assert client.evaluate("*other*", session="quiet").structured["session"] == other
     again = client.tool("session-info").structured
     assert {key: again[key] for key in ("name", "directory", "created_at")} == {
         "name": "renamed", "directory": card["directory"], "created_at": card["created_at"]}
-    assert again["evaluations"] == 2 and not client.tool("session-info", session="quiet").structured["history"]
+    assert again["evaluations"] == 3 and not client.tool("session-info", session="quiet").structured["history"]
     assert "77" in client.tool("configure-limits").text
     assert client.tool("search-sessions", query="mine").structured["hits"]
     assert client.evaluate("*mine*", session="clone").text == "=> 1"
     assert client.tool("list-sessions").structured["total"] == 3
 
-    assert set_aside(own_runtime)[""].read_bytes() == remains
-    said = own_runtime.control("status").stdout.decode()
-    assert "the database was damaged" in said and str(set_aside(own_runtime)[""]) in said
-    assert "the database was damaged" in own_runtime.log_tail()
+    assert set_aside(place)[""].read_bytes() == remains
+    said = place.control("status").stdout.decode()
+    assert "the database was damaged" in said and str(set_aside(place)[""]) in said
+    assert "the database was damaged" in place.log_tail()
 
 
-def test_damage_that_is_met_while_the_daemon_runs_costs_an_error_and_service_goes_on(own_runtime):
-    client = own_runtime.client("--session", "work").open()
+def test_damage_that_is_met_while_the_daemon_runs_costs_an_error_and_service_goes_on(place):
+    client = place.client("--session", "work").open()
     session = client.evaluate("(defvar *mine* 1)").structured["session"]
     client.tool("add-message", role="user", content="x" * 100_000)
-    daemon = own_runtime.daemon_pid()
+    daemon = place.daemon_pid()
     os.kill(daemon, signal.SIGSTOP)
-    with sqlite3.connect(own_runtime.database) as database:  # so that the daemon reads its pages anew
+    with sqlite3.connect(place.database) as database:  # so that the daemon reads its pages anew
         database.execute("UPDATE sessions SET model = 'm'")
     database.close()
-    log_into_file(own_runtime)
-    overwrite(own_runtime.database, PAGE)
+    log_into_file(place)
+    overwrite(place.database, PAGE)
     os.kill(daemon, signal.SIGCONT)
     refused = client.tool("session-history")
-    assert refused.is_error and refused.text.startswith("[ERROR] STORAGE-FAILED\n") and "it is set aside now" in refused.text
+    assert refused.is_error and refused.text.startswith("[ERROR] STORAGE-FAILED\n") and "it is set aside now, and a new one made" in refused.text
     wait_until(lambda: not client.evaluate("(incf *mine*)").is_error, "evaluation works again")
     assert client.evaluate("*mine*").structured["session"] == session
     assert client.tool("session-info").structured["name"] == "work"
     assert client.tool("search-sessions", query="incf").structured["hits"]
-    assert own_runtime.daemon_pid() == daemon and "" in set_aside(own_runtime)
-    with own_runtime.client("--resume") as other:
+    assert place.daemon_pid() == daemon and "" in set_aside(place)
+    with place.client("--resume") as other:
         assert other.open().evaluate("*mine*").structured["session"] == session
 
 
-def test_a_copy_that_took_over_still_knows_its_session_s_name(own_runtime):
-    client = own_runtime.client("--session", "work").open()
+def test_a_copy_that_took_over_still_knows_its_session_s_name(place):
+    client = place.client("--session", "work").open()
     client.evaluate("(defvar *mine* 1)")
     client.tool("rename-session", session="work", name="renamed")
+    client.evaluate("1")
     state = wait_until(lambda: (lambda session: session["protected"] == session["evaluations"] and session)(
-        own_runtime.status()["sessions"][0]), "there is a copy")
+        place.status()["sessions"][0]), "there is a copy")
     os.kill(state["pid"], signal.SIGKILL)
-    wait_until(lambda: own_runtime.status()["sessions"][0]["pid"] not in (0, state["pid"]), "the copy has taken over")
+    wait_until(lambda: place.status()["sessions"][0]["pid"] not in (0, state["pid"]), "the copy has taken over")
     client.finish()
-    kill_daemon(own_runtime)
-    for path in own_runtime.database.parent.glob("sessions.db*"):
+    kill_daemon(place)
+    for path in place.database.parent.glob("sessions.db*"):
         path.unlink()
-    with own_runtime.client("--session", "renamed") as client:
+    with place.client("--session", "renamed") as client:
         assert client.open().evaluate("*mine*").text.endswith("=> 1")
         assert client.tool("list-sessions").structured["total"] == 1
 
 
-def test_a_session_that_is_being_deleted_is_not_stored_again(own_runtime):
-    client = own_runtime.client().open()
+def test_a_session_that_is_being_deleted_is_not_stored_again(place):
+    client = place.client().open()
     kept = client.evaluate("1").structured["session"]
     gone = client.tool("create-session", name="gone").structured["id"]
     client.evaluate("1", session="gone")
     client.tool("delete-session", session=gone)
-    kill_daemon(own_runtime)
-    own_runtime.database.write_bytes(b"x" * 5000)
+    kill_daemon(place)
+    place.database.write_bytes(b"x" * 5000)
     assert [card["id"] for card in client.tool("list-sessions").structured["sessions"]] == [kept]
 
 
@@ -171,41 +180,41 @@ def newer(directory, mode):
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
-def test_a_database_of_a_newer_version_is_refused_untouched_until_it_is_moved_away(own_runtime, mode):
-    directory = own_runtime.database.parent
+def test_a_database_of_a_newer_version_is_refused_untouched_until_it_is_moved_away(place, mode):
+    directory = place.database.parent
     files = newer(directory, mode)
-    client = own_runtime.client().open()
+    client = place.client().open()
     for answer in (client.evaluate("1"), client.tool("list-sessions"), client.tool("create-session", name="x"),
                    client.tool("add-message", role="user", content="x"), client.evaluate("1", session="x")):
         assert answer.is_error and answer.text.startswith("[ERROR] STORAGE-FAILED\n")
         assert "newer version (4711, " in answer.text and "upgrade cl-mcp-server, or move the file away" in answer.text
-    assert "upgrade cl-mcp-server" in own_runtime.control("status").stdout.decode()
+    assert "upgrade cl-mcp-server" in place.control("status").stdout.decode()
     assert client.result("ping") == {} and len(client.result("tools/list")["tools"]) > 5
     client.finish()
-    own_runtime.control("shutdown")
+    place.control("shutdown")
     assert {name: (directory / name).read_bytes() for name in files} == files
-    assert not set_aside(own_runtime)
-    client = own_runtime.client().open()
+    assert not set_aside(place)
+    client = place.client().open()
     assert "newer version" in client.evaluate("1").text
     for path in directory.glob("sessions.db*"):
         path.rename(directory / ("newer" + path.name))
     wait_until(lambda: client.evaluate("(+ 1 2)").text == "=> 3", "evaluation works")
-    assert b"store" not in own_runtime.control("status").stdout
+    assert b"store" not in place.control("status").stdout
 
 
-def test_an_upgrade_that_is_taken_back_leaves_running_sessions_as_they_are(own_runtime):
-    client = own_runtime.client().open()
+def test_an_upgrade_that_is_taken_back_leaves_running_sessions_as_they_are(place):
+    client = place.client().open()
     client.evaluate("(defvar *mine* 1)")
-    kill_daemon(own_runtime)
-    with sqlite3.connect(own_runtime.database) as database:
+    kill_daemon(place)
+    with sqlite3.connect(place.database) as database:
         version = database.execute("PRAGMA user_version").fetchone()[0]
         database.execute("PRAGMA user_version = 4711")
     database.close()
-    with own_runtime.client() as other:
+    with place.client() as other:
         refused = other.open().evaluate("1")
         assert refused.is_error and "newer version" in refused.text
         assert other.result("cl-mcpd/status")["sessions"][0]["state"] == "idle"
-    with sqlite3.connect(own_runtime.database) as database:
+    with sqlite3.connect(place.database) as database:
         database.execute(f"PRAGMA user_version = {version}")
     database.close()
     wait_until(lambda: client.evaluate("*mine*").text == "=> 1", "it goes on")

@@ -1,15 +1,16 @@
 """Sessions without a process, and a store that cannot be written: everything is answered, and mended by itself."""
 
+import contextlib
 import os
-import pathlib
 import signal
 import socket
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
-from harness import wait_until
+from harness import FAULTS, wait_until
 from link_driver import frame
 
 
@@ -17,31 +18,98 @@ def state_directory(runtime):
     return runtime.database.parent
 
 
-SQL = pathlib.Path(__file__).resolve().parent.parent / "sql"
+# The five invariants of the storage contract. Its error conditions are in test_tool_sessions.py (INVALID-SESSION-ID,
+# SESSION-EXISTS), test_tool_transfer.py (MISSING-CONVERSATION, INVALID-TIMESTAMP) and test_tool_history.py (METADATA-OVERFLOW).
 
 
-def test_a_database_of_version_1_is_taken_over_with_its_sessions(own_runtime):
-    directory = state_directory(own_runtime)
-    directory.mkdir(mode=0o700, parents=True)
-    database = sqlite3.connect(directory / "sessions.db")
-    database.executescript((SQL / "0001-foundation.sql").read_text() + "PRAGMA user_version = 1;")
-    database.execute("INSERT INTO sessions VALUES ('session-20260120-143022-A4F2', 'work', ?, '/', 3978000000, 3978000000)",
-                     [os.getuid()])
-    database.execute("INSERT INTO evaluations VALUES ('session-20260120-143022-A4F2', 7, '1', '=> 1', 'CL-USER', 0, 3978000000, 5)")
-    database.commit()
-    database.close()
+def now():
+    return int(time.time()) + 2208988800
+
+
+@pytest.fixture
+def rows(runtime):
+    """Runs a statement on the file itself, and says what it gives."""
+    def run(statement, *values):
+        with contextlib.closing(sqlite3.connect(runtime.database, timeout=30)) as database, database:
+            database.execute("PRAGMA foreign_keys = ON")
+            return database.execute(statement, values).fetchall()
+    return run
+
+
+def test_an_id_is_one_session_s_whoever_asks(lisp, rows):
+    session = lisp.tool("create-session").structured["id"]
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+        rows("INSERT INTO sessions (id, owner, directory, created_at, updated_at) VALUES (?, 4711, '/', 1, 1)", session)
+    assert rows("SELECT owner FROM sessions WHERE id = ?", session) == [(os.getuid(),)]
+
+
+def test_every_session_has_a_conversation_from_its_first_moment_on(lisp, rows):
+    session = lisp.tool("create-session").structured["id"]
+    assert lisp.tool("session-history", session=session).structured["messages"] == []
+    assert lisp.tool("export-session", session=session).structured["conversation"] == {"messages": []}
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        rows("INSERT INTO messages (session, number, role, content, created_at) "
+             "VALUES ('session-20260120-143022-0000', 1, 'user', 'of no session', 1)")
+
+
+def test_no_session_was_used_before_it_was_made(lisp, rows):
+    session = lisp.tool("create-session").structured["id"]
+    with pytest.raises(sqlite3.IntegrityError, match="updated_at"):
+        rows("UPDATE sessions SET updated_at = created_at - 1 WHERE id = ?", session)
+    rows("UPDATE sessions SET created_at = created_at + 3600, updated_at = updated_at + 3600 WHERE id = ?", session)
+    lisp.tool("add-message", session=session, role="user", content="x", time=now() - 1000)
+    lisp.evaluate("1", session=session)
+    lisp.tool("set-session-metadata", session=session, set={"a": 1})
+    card = lisp.tool("session-info", session=session).structured
+    assert card["updated_at"] >= card["created_at"]
+
+
+def test_metadata_takes_any_keys_and_values(lisp):
+    metadata = {"provider": "x", "": [], "Ä b.c[0]$": {"deep": [None, True, -1.5, {"x": "\u2028\""}]}, "total_input_tokens": 7}
+    session = lisp.tool("create-session", metadata=metadata).structured["id"]
+    assert lisp.tool("session-info", session=session).structured["metadata"] == metadata
+    lisp.tool("set-session-metadata", session=session, set={"more": {"a": 1}}, input_tokens=3)
+    assert lisp.tool("session-info", session=session).structured["metadata"] == {
+        **metadata, "more": {"a": 1}, "total_input_tokens": 10}
+
+
+def test_what_the_daemon_remembers_of_a_session_is_what_the_disk_holds(own_runtime):
+    client = own_runtime.client("--session", "one").open()
+    client.evaluate("(defpackage :mine (:use :cl)) (in-package :mine)")
+    client.tool("configure-limits", timeout=77)
+    client.tool("rename-session", session="one", name="two")
+    def remembered():
+        card = client.tool("session-info").structured
+        limits = client.tool("configure-limits").text
+        return {key: card[key] for key in ("id", "name", "package", "directory", "evaluations", "created_at")}, limits
+    wait_until(lambda: client.tool("session-info").structured["messages"] == 2, "it is stored")
+    before = remembered()
+    assert before[0]["name"] == "two" and before[0]["package"] == "MINE" and "timeout: 77" in before[1]
+    os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+    assert remembered() == before
+
+
+# Clocks
+
+
+@pytest.mark.parametrize("offset", [-20 * 365 * 86400, 3 * 86400])
+def test_times_of_a_wrong_clock_are_replaced_and_logged(own_runtime, offset):
+    if not FAULTS.is_file():
+        pytest.skip(f"{FAULTS} is not there: make unit-tests builds it")
+    daemon = own_runtime.start_faulty_daemon(CLOCK_OFFSET=str(offset))
     with own_runtime.client("--session", "work") as client:
-        answer = client.open().evaluate("(+ 1 2)")
-        assert answer.structured["session"] == "session-20260120-143022-A4F2" and answer.structured["evaluation"] == 8
-        limits = client.tool("configure-limits", timeout=9).text
-    own_runtime.control("shutdown")
-    database = sqlite3.connect(directory / "sessions.db")
-    assert database.execute("PRAGMA user_version").fetchone()[0] == len(list(SQL.glob("0*.sql")))
-    assert database.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-    assert database.execute("SELECT seq FROM evaluations ORDER BY seq").fetchall() == [(7,), (8,)]
-    database.close()
-    with own_runtime.client("--session", "work") as client:
-        assert client.open().tool("configure-limits").text == limits
+        client.open().evaluate("(+ 1 2)")
+        wait_until(lambda: client.tool("session-info").structured["messages"] == 2, "it is stored")
+        created = client.tool("session-info").structured["created_at"]
+    assert created >= 3786825600 and ("INVALID-TIMESTAMP" in own_runtime.log_tail()) == (offset < 0)
+    os.kill(daemon.pid, signal.SIGTERM)
+    daemon.wait(30)
+    with own_runtime.client() as client:
+        card = client.open().tool("session-info", session="work").structured
+        messages = client.tool("session-history", session="work").structured["messages"]
+    assert 3786825600 <= card["created_at"] <= card["updated_at"] <= now()
+    assert all(3786825600 <= message["created_at"] <= now() for message in messages)
+    assert "INVALID-TIMESTAMP" in own_runtime.log_tail()
 
 
 # Sessions

@@ -159,7 +159,7 @@ def test_a_time_that_cannot_be_is_replaced_by_now_and_logged(own_runtime, wrong)
     answer = client.tool("add-message", role="user", content="x", time=wrong)
     assert not answer.is_error and "INVALID-TIMESTAMP" in answer.text
     assert before <= answer.structured["created_at"] <= now()
-    assert f"of time {wrong} gets the current time" in own_runtime.log_tail()
+    assert f"INVALID-TIMESTAMP: a message of time {wrong} gets the current one" in own_runtime.log_tail()
 
 
 @pytest.mark.parametrize("right", [3786825600, -100, 86000])
