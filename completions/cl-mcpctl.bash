@@ -25,8 +25,9 @@ _cl_mcp() {
           case " ${COMP_WORDS[*]:1:COMP_CWORD-1} " in
             *" repl "*) words="--session --resume" ;;
             *" status "*) words="--json" ;;
-            *" shutdown "* | *" help "*) ;;
-            *) words="repl status shutdown help --help --version" ;;
+            *" backup "*) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+            *" compact "* | *" shutdown "* | *" help "*) ;;
+            *) words="repl status backup compact shutdown help --help --version" ;;
           esac
           ;;
       esac

@@ -22,6 +22,8 @@
 #define LOG_PAGES_MAX 4096
 /* A file up to this size is read and checked when it is opened, at 1 ms for each MiB. */
 #define CHECKED_BYTES_MAX (INT64_C(32) << 20)
+/* A copy is made in slices of so many pages. */
+#define COPIED_PAGES 256
 /* How long another program may hold the file. */
 #define BUSY_MS 2000
 /* Found damaged, found damaged again, and then a new one. */
@@ -81,6 +83,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_USE_SESSION] = sql_use_session,
 	[DATABASE_LAST_USED_SESSION] = sql_last_used_session,
 	[DATABASE_USED_BYTES] = sql_used_bytes,
+	[DATABASE_MERGE_WORDS] = sql_merge_words,
 	[DATABASE_FIND_UNUSED] = sql_find_unused,
 	[DATABASE_DELETE_UNUSED] = sql_delete_unused,
 	[DATABASE_CREATE_SESSION] = sql_create_session,
@@ -507,4 +510,79 @@ void database_checkpoint(struct database *database, bool idle)
 		return;
 	if (sqlite3_wal_checkpoint_v2(database->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL) == SQLITE_OK)
 		database->log_pages = 0;
+}
+
+/* ---- long work */
+
+struct database_copy {
+	sqlite3 *to;
+	sqlite3_backup *backup;
+	int status; /* the first that was not good */
+	bool is_whole;
+};
+
+struct database_copy *database_copy_begin(struct database *database, const char *path, const char **problem)
+{
+	struct database_copy *copy = new_zeroed(sizeof(*copy));
+	int status = sqlite3_open_v2(path, &copy->to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+	/* Nobody knows the file before it is whole, and then the caller brings it to the disk. */
+	if (status == SQLITE_OK)
+		status =
+			sqlite3_exec(copy->to, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF", NULL, NULL, NULL);
+	if (status == SQLITE_OK)
+		copy->backup = sqlite3_backup_init(copy->to, "main", database->handle, "main");
+	if (copy->backup)
+		return copy;
+	*problem = sqlite3_errstr(status == SQLITE_OK ? sqlite3_errcode(copy->to) : status);
+	sqlite3_close(copy->to);
+	free(copy);
+	return NULL;
+}
+
+enum database_step database_copy_step(struct database_copy *copy, uint64_t *done, uint64_t *total)
+{
+	uint64_t page = 4096;
+	int status = sqlite3_backup_step(copy->backup, COPIED_PAGES);
+
+	*total = page * (uint64_t)sqlite3_backup_pagecount(copy->backup);
+	*done = *total - page * (uint64_t)sqlite3_backup_remaining(copy->backup);
+	if (status == SQLITE_OK || status == SQLITE_BUSY || status == SQLITE_LOCKED)
+		return DATABASE_STEP_MORE;
+	copy->is_whole = status == SQLITE_DONE;
+	copy->status = status;
+	return copy->is_whole ? DATABASE_STEP_LAST : DATABASE_STEP_FAILED;
+}
+
+const char *database_copy_end(struct database_copy *copy)
+{
+	int finished = sqlite3_backup_finish(copy->backup), closed = sqlite3_close(copy->to);
+	const char *problem = NULL;
+
+	if (!copy->is_whole)
+		problem = sqlite3_errstr(copy->status ? copy->status : finished);
+	else if (finished != SQLITE_OK || closed != SQLITE_OK)
+		problem = sqlite3_errstr(finished ? finished : closed);
+	free(copy);
+	return problem;
+}
+
+const char *database_merge_words(struct database *database, int64_t pages, bool *has_changed)
+{
+	struct value size = {.kind = VALUE_NUMBER, .number = pages};
+	int before = sqlite3_total_changes(database->handle);
+
+	if (database_run(database, DATABASE_MERGE_WORDS, &size, 1, NULL, 0) != DATABASE_DONE)
+		return sqlite3_errmsg(database->handle);
+	*has_changed = sqlite3_total_changes(database->handle) - before >= 2; /* as FTS5 defines it */
+	return NULL;
+}
+
+const char *database_rewrite(struct database *database)
+{
+	if (!execute(database, "VACUUM"))
+		return sqlite3_errmsg(database->handle);
+	if (sqlite3_wal_checkpoint_v2(database->handle, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_OK)
+		database->log_pages = 0;
+	return NULL;
 }

@@ -36,6 +36,7 @@ enum database_statement {
 	DATABASE_USE_SESSION,
 	DATABASE_LAST_USED_SESSION,
 	DATABASE_USED_BYTES,
+	DATABASE_MERGE_WORDS,
 	DATABASE_FIND_UNUSED,
 	DATABASE_DELETE_UNUSED,
 	DATABASE_CREATE_SESSION,
@@ -98,6 +99,24 @@ void database_rollback(struct database *database);
 
 enum database_result database_run(struct database *database, enum database_statement statement, const struct value *in,
 	size_t in_count, struct value *out, size_t out_count) __attribute__((warn_unused_result));
+
+/*
+ * Long work; nothing of it while a transaction is open. What failed is told in words, which live until the next call
+ * here.
+ */
+
+/* A copy in a file that is there and empty, page by page; what changes meanwhile is in it too. NULL with a problem. */
+struct database_copy *database_copy_begin(struct database *database, const char *path, const char **problem);
+enum database_step { DATABASE_STEP_MORE, DATABASE_STEP_LAST, DATABASE_STEP_FAILED };
+/* In bytes. */
+enum database_step database_copy_step(struct database_copy *copy, uint64_t *done, uint64_t *total);
+/* NULL if it is whole. */
+const char *database_copy_end(struct database_copy *copy);
+
+/* Merges so many pages of the index of words. NULL, or the problem. */
+const char *database_merge_words(struct database *database, int64_t pages, bool *has_changed);
+/* Writes the file anew, without its gaps, in one go. NULL, or the problem. */
+const char *database_rewrite(struct database *database);
 
 /* Moves the write-ahead log into the database, if that is due or the caller is idle. */
 void database_checkpoint(struct database *database, bool idle);

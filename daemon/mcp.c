@@ -15,6 +15,7 @@
 #include "tools.h"
 #include "embedded.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 /* In bytes; a longer one is not kept. */
@@ -132,6 +133,47 @@ static void method_shutdown(struct request *request)
 	server_shut_down(server);
 }
 
+static void begin_chore(struct request *request, struct chore *chore)
+{
+	if (store_begin_chore(request->conversation->server->store, chore))
+		request_result(request, json_object_new_object());
+	else
+		request_error(request, RPC_INVALID_REQUEST,
+			"A backup or a compaction is at work already; try again later", NULL);
+}
+
+static void method_backup(struct request *request)
+{
+	struct json_object *file = json_object_object_get(request->params, "file");
+	const char *path = json_object_get_string(file);
+
+	if (!json_object_is_type(file, json_type_string) || *path != '/' || strlen(path) >= PATH_MAX)
+		request_error(request, RPC_INVALID_PARAMS, "file must be an absolute path", NULL);
+	else
+		begin_chore(request, chore_copy(path));
+}
+
+static void method_compact(struct request *request)
+{
+	begin_chore(request, chore_compact());
+}
+
+/* How far backup or compact is: they are asked about, because they outlast what any client waits for. */
+static void method_chore(struct request *request)
+{
+	static const char *const states[] = {
+		[CHORE_NONE] = "none", [CHORE_RUNNING] = "running", [CHORE_DONE] = "done", [CHORE_FAILED] = "failed"};
+	struct chore_said said = store_chore(request->conversation->server->store);
+	struct json_object *result = json_object_new_object();
+
+	json_object_object_add(result, "state", json_object_new_string(states[said.state]));
+	json_object_object_add(result, "done", json_object_new_int64((int64_t)said.done));
+	json_object_object_add(result, "total", json_object_new_int64((int64_t)said.total));
+	if (said.state == CHORE_FAILED)
+		json_object_object_add(result, "words", json_object_new_string(said.words));
+	request_result(request, result);
+}
+
 enum availability {
 	WITH_HANDSHAKE = 1,
 	STATELESS = 2,
@@ -155,6 +197,9 @@ static const struct method {
 	{"resources/read", resource_read, WITH_HANDSHAKE | STATELESS, false, &resource_form},
 	{"completion/complete", completion_complete, WITH_HANDSHAKE | STATELESS, false, &resource_form},
 	{ERA_ADMINISTRATIVE_PREFIX "status", method_status, ADMINISTRATIVE, false, NULL},
+	{ERA_ADMINISTRATIVE_PREFIX "backup", method_backup, ADMINISTRATIVE, false, NULL},
+	{ERA_ADMINISTRATIVE_PREFIX "compact", method_compact, ADMINISTRATIVE, false, NULL},
+	{ERA_ADMINISTRATIVE_PREFIX "chore", method_chore, ADMINISTRATIVE, false, NULL},
 	{ERA_ADMINISTRATIVE_PREFIX "shutdown", method_shutdown, ADMINISTRATIVE, false, NULL},
 };
 

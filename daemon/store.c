@@ -50,6 +50,8 @@ struct store {
 	size_t queued_count;
 	bool urgent; /* somebody waits, or a group is complete */
 	bool closing;
+	struct chore *chore; /* NULL if there is none */
+	struct chore_said chore_said;
 	struct job_list finished;
 	bool wants_rows; /* the thread waits for what belongs into a new database */
 	struct job_list rows;
@@ -249,17 +251,18 @@ static bool collect(struct store *store, struct database *database, struct job_l
 	if (retry) {
 		wait_urgent(store, database_is_doubted(database) ? 0 : RETRY_MS);
 	} else {
-		while (STAILQ_EMPTY(&store->queued) && !store->closing) {
+		while (STAILQ_EMPTY(&store->queued) && !store->closing && !store->chore) {
 			struct timespec until = from_now(IDLE_MS);
 			if (pthread_cond_timedwait(&store->wake, &store->mutex, &until) == ETIMEDOUT) {
 				pthread_mutex_unlock(&store->mutex);
 				database_checkpoint(database, true);
 				pthread_mutex_lock(&store->mutex);
-				while (STAILQ_EMPTY(&store->queued) && !store->closing)
+				while (STAILQ_EMPTY(&store->queued) && !store->closing && !store->chore)
 					pthread_cond_wait(&store->wake, &store->mutex);
 			}
 		}
-		wait_urgent(store, GROUP_MS);
+		if (!store->chore)
+			wait_urgent(store, GROUP_MS);
 	}
 	STAILQ_CONCAT(jobs, &store->queued);
 	store->queued_count = 0;
@@ -275,6 +278,29 @@ static bool make_ready(struct store *store, struct database *database)
 
 	tell(store, database);
 	return is_ready;
+}
+
+/* A slice, between two groups of jobs. Without a database, which may be opened anew, there is none. */
+static void work_on_chore(struct store *store, struct database *database, bool good)
+{
+	pthread_mutex_lock(&store->mutex);
+	struct chore *chore = store->chore;
+	struct chore_said said = store->chore_said;
+	pthread_mutex_unlock(&store->mutex);
+	if (!chore)
+		return;
+	bool goes_on = good && chore_work(chore, database, &said);
+	if (!good) {
+		said.state = CHORE_FAILED;
+		snprintf(said.words, sizeof(said.words), "The database cannot be used: %.400s",
+			database_problem(database));
+	}
+	if (!goes_on)
+		chore_free(chore);
+	pthread_mutex_lock(&store->mutex);
+	store->chore = goes_on ? chore : NULL;
+	store->chore_said = said;
+	pthread_mutex_unlock(&store->mutex);
 }
 
 static void *run(void *context)
@@ -298,11 +324,14 @@ static void *run(void *context)
 		} else {
 			fail_impatient(store, &jobs);
 		}
+		work_on_chore(store, database, good);
 	}
 	while ((job = STAILQ_FIRST(&jobs))) {
 		STAILQ_REMOVE_HEAD(&jobs, next);
 		job_free(job);
 	}
+	if (store->chore)
+		chore_free(store->chore);
 	database_free(database);
 	return NULL;
 }
@@ -414,6 +443,30 @@ void store_close(struct store *store)
 	pthread_mutex_destroy(&store->mutex);
 	free(store->directory);
 	free(store);
+}
+
+bool store_begin_chore(struct store *store, struct chore *chore)
+{
+	pthread_mutex_lock(&store->mutex);
+	bool is_free = !store->chore;
+	if (is_free) {
+		store->chore = chore;
+		store->chore_said = (struct chore_said){.state = CHORE_RUNNING};
+	}
+	pthread_mutex_unlock(&store->mutex);
+	if (is_free)
+		pthread_cond_signal(&store->wake);
+	else
+		chore_free(chore);
+	return is_free;
+}
+
+struct chore_said store_chore(struct store *store)
+{
+	pthread_mutex_lock(&store->mutex);
+	struct chore_said said = store->chore_said;
+	pthread_mutex_unlock(&store->mutex);
+	return said;
 }
 
 uint64_t store_used_bytes(const struct store *store)

@@ -8,6 +8,7 @@
 #ifndef STORE_H
 #define STORE_H
 
+#include "chore.h"
 #include "link.h"
 
 #include <event2/event.h>
@@ -36,6 +37,11 @@ const char *store_notice(const struct store *store);
 
 /* What is stored of our user's sessions, as of the last commit. */
 uint64_t store_used_bytes(const struct store *store);
+
+/* False if another one is at work. The chore passes to the store. */
+bool store_begin_chore(struct store *store, struct chore *chore);
+/* How far the last one is. */
+struct chore_said store_chore(struct store *store);
 
 struct store_session {
 	const char *id;

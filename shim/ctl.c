@@ -26,6 +26,7 @@ enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2, EXIT_NOBODY = 3 };
 struct options {
 	struct wish wish;
 	bool json;
+	const char *file;
 };
 
 struct command {
@@ -33,6 +34,7 @@ struct command {
 	const char *usage;
 	const char *task;
 	int (*run)(const struct options *options);
+	bool takes_file;
 };
 
 /* ---- what status and shutdown share */
@@ -53,10 +55,10 @@ static int reach(struct mcp_client *client)
 }
 
 /* The result of a method of the daemon's own; NULL if there is none, and then that was said. */
-static json_object *call(struct mcp_client *client, const char *method)
+static json_object *call(struct mcp_client *client, const char *method, json_object *params)
 {
 	json_object *answer = NULL, *result = NULL, *error = NULL, *message = NULL;
-	enum mcp_status status = mcp_wait(client, mcp_request(client, method, NULL), ANSWER_WAIT, &answer);
+	enum mcp_status status = mcp_wait(client, mcp_request(client, method, params), ANSWER_WAIT, &answer);
 
 	if (status == MCP_ANSWERED && json_object_object_get_ex(answer, "result", &result)) {
 		json_object_get(result);
@@ -171,7 +173,7 @@ static int run_status(const struct options *options)
 	int status = reach(&client);
 
 	if (status == EXIT_GOOD) {
-		json_object *result = call(&client, "cl-mcpd/status");
+		json_object *result = call(&client, "cl-mcpd/status", NULL);
 
 		if (!result)
 			status = EXIT_BAD;
@@ -184,6 +186,87 @@ static int run_status(const struct options *options)
 	}
 	mcp_close(&client);
 	return status;
+}
+
+/* ---- backup, compact */
+
+#define CHORE_LOOK_US 100000
+
+/* The daemon knows no directory of ours. Ends with the file's name as it was given. */
+static json_object *file_params(const char *file)
+{
+	json_object *params = json_object_new_object();
+	char *here = *file == '/' ? NULL : getcwd(NULL, 0), *path;
+
+	if (asprintf(&path, "%s%s%s", here ? here : "", here ? "/" : "", file) < 0)
+		abort();
+	json_object_object_add(params, "file", json_object_new_string(path));
+	free(path);
+	free(here);
+	return params;
+}
+
+/* On a terminal one line that changes. */
+static void show_progress(json_object *chore)
+{
+	int64_t total = number_of(chore, "total");
+
+	if (isatty(STDERR_FILENO) && total > 0)
+		fprintf(stderr, "\r%3lld %%", (long long)(number_of(chore, "done") * 100 / total));
+}
+
+static int end_of_chore(json_object *chore, const char *outcome)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r     \r", stderr);
+	if (chore && strcmp(text_of(chore, "state"), "done") == 0) {
+		puts(outcome);
+		return EXIT_GOOD;
+	}
+	if (chore && strcmp(text_of(chore, "state"), "failed") == 0)
+		fprintf(stderr, "cl-mcpctl: %s\n", text_of(chore, "words"));
+	else if (chore)
+		fprintf(stderr, "cl-mcpctl: the daemon that was at it has died; try again\n");
+	return EXIT_BAD;
+}
+
+/* Begins it and waits for its end, however long that takes. */
+static int run_chore(const char *method, json_object *params, const char *outcome)
+{
+	struct mcp_client client = {0};
+	json_object *chore = NULL;
+	int status = reach(&client);
+
+	if (status != EXIT_GOOD) {
+		json_object_put(params);
+		mcp_close(&client);
+		return status;
+	}
+	json_object *begun = call(&client, method, params);
+	while (begun) {
+		json_object_put(chore);
+		chore = call(&client, "cl-mcpd/chore", NULL);
+		if (!chore || strcmp(text_of(chore, "state"), "running") != 0)
+			break;
+		show_progress(chore);
+		usleep(CHORE_LOOK_US);
+	}
+	status = begun ? end_of_chore(chore, outcome) : EXIT_BAD;
+	json_object_put(begun);
+	json_object_put(chore);
+	mcp_close(&client);
+	return status;
+}
+
+static int run_backup(const struct options *options)
+{
+	return run_chore("cl-mcpd/backup", file_params(options->file), "The database is copied.");
+}
+
+static int run_compact(const struct options *options)
+{
+	(void)options;
+	return run_chore("cl-mcpd/compact", NULL, "The database is compact.");
 }
 
 /* ---- shutdown */
@@ -242,10 +325,13 @@ static int run_repl(const struct options *options)
 static int run_help(const struct options *options);
 
 static const struct command commands[] = {
-	{"repl", "repl [--session ID|NAME | --resume]", "a Lisp prompt, on a new session or on that one", run_repl},
-	{"status", "status [--json]", "show the daemon, its clients and its sessions", run_status},
-	{"shutdown", "shutdown", "end the daemon and all sessions", run_shutdown},
-	{"help", "help", "show this", run_help},
+	{"repl", "repl [--session ID|NAME | --resume]", "a Lisp prompt, on a new session or on that one", run_repl,
+		false},
+	{"status", "status [--json]", "show the daemon, its clients and its sessions", run_status, false},
+	{"backup", "backup FILE", "copy the database into a new file, while it is used", run_backup, true},
+	{"compact", "compact", "write the database anew, without its gaps", run_compact, false},
+	{"shutdown", "shutdown", "end the daemon and all sessions", run_shutdown, false},
+	{"help", "help", "show this", run_help, false},
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(*commands))
 
@@ -261,7 +347,7 @@ static int run_help(const struct options *options)
 	     "  --json                               as JSON\n"
 	     "  --help, --version\n"
 	     "\n"
-	     "repl starts the daemon (cl-mcpd) if none runs; status and shutdown never do. When its input is no\n"
+	     "repl starts the daemon (cl-mcpd) if none runs; the other commands never do. When its input is no\n"
 	     "terminal, repl evaluates the forms that it reads there.\n"
 	     "\n"
 	     "Environment:\n"
@@ -273,7 +359,7 @@ static int run_help(const struct options *options)
 	     "  0  all is well\n"
 	     "  1  it failed; repl: the last form ended in an error\n"
 	     "  2  wrong usage\n"
-	     "  3  no daemon is running (status, shutdown)");
+	     "  3  no daemon is running (all but repl)");
 	return EXIT_GOOD;
 }
 
@@ -328,10 +414,14 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind == argc)
-		return wrong_usage("which command?", "repl, status, shutdown or help");
+		return wrong_usage("which command?", "repl, status, backup, compact, shutdown or help");
 	const struct command *command = find_command(argv[optind]);
 	if (!command)
 		return wrong_usage("unknown command", argv[optind]);
+	if (command->takes_file && optind + 1 == argc)
+		return wrong_usage("this command needs a file", command->name);
+	if (command->takes_file)
+		options.file = argv[++optind];
 	if (optind + 1 < argc)
 		return wrong_usage("unexpected argument", argv[optind + 1]);
 	if (!wish_settle(&options.wish))

@@ -26,6 +26,9 @@ INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at,
 UPDATE sessions SET last_seq = max(last_seq, ?2), package = ifnull(nullif(?3, ''), package),
   updated_at = iif(?3 IS NULL, updated_at, max(updated_at, unixepoch() + 2208988800)) WHERE id = ?1;
 
+-- merge_words:
+INSERT INTO message_words (message_words, rank) VALUES ('merge', ?1);
+
 -- used_bytes:
 SELECT stored_bytes FROM owners WHERE owner = ?1;
 
