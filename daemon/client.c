@@ -10,6 +10,7 @@
 #include "peer.h"
 #include "session.h"
 #include "store.h"
+#include "subscription.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -65,6 +66,8 @@ static void on_drained(void *context)
 
 	if (client->conversation && !is_full(client))
 		peer_resume(client->peer);
+	if (client->conversation)
+		subscription_resume(client->conversation);
 	session_advance_all(client->server);
 }
 
@@ -210,6 +213,8 @@ static void on_conversation_found(void *context, enum store_status status, const
 			conversation->client_name = new_text(found->client);
 		if (!conversation->session)
 			conversation->session = new_text(found->session);
+		if (conversation->agreed)
+			subscription_recall(conversation, found->subscriptions);
 		conversation_forget_use(conversation); /* it was not known whose that was */
 		/* A worker may have told of a session that the store was not told of in time. */
 		conversation->saved = !conversation->session ||
@@ -324,6 +329,13 @@ static void take_line(struct client *client, struct frame *frame)
 		peer_pause(client->peer);
 }
 
+/* Its client says nothing more, and is told nothing more than it has asked for. */
+static void end_conversation(struct client *client)
+{
+	client->conversation->ended = true;
+	subscription_end(client->server, client->conversation);
+}
+
 static void on_frame(void *context, struct frame *frame)
 {
 	struct client *client = context;
@@ -337,7 +349,7 @@ static void on_frame(void *context, struct frame *frame)
 	else if (frame->type == LINK_LINE || frame->type == LINK_OVERSIZE)
 		take_line(client, frame);
 	else if (frame->type == LINK_END)
-		client->conversation->ended = true;
+		end_conversation(client);
 	else
 		refuse(client, "The shim sent something that this daemon does not know. Restart the client.");
 }

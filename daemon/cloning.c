@@ -104,7 +104,7 @@ static struct session *enter(const struct cloning *cloning)
 	clone->package = new_text(cloning->package);
 	clone->limits = cloning->limits;
 	if (!session_dial(clone))
-		clone->state = SESSION_EMPTY;
+		session_enter(clone, SESSION_EMPTY);
 	return clone;
 }
 

@@ -6,6 +6,7 @@
 #include "alloc.h"
 #include "server.h"
 #include "store.h"
+#include "subscription.h"
 
 #include <event2/event.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ static void release(struct conversation *conversation)
 	if (conversation->expiry)
 		event_free(conversation->expiry);
 	visit_drop_all(&conversation->visits);
+	stream_free(conversation->stream);
 	free(conversation->session);
 	free(conversation->wanted_session);
 	free(conversation->directory);
@@ -54,6 +56,7 @@ static void on_expiry(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
+	subscription_end(conversation->server, conversation);
 	conversation->ended = true;
 	release_if_over(conversation);
 }
@@ -87,6 +90,13 @@ void conversation_free_all(struct server *server)
 	}
 }
 
+/* Who has a session open is a part of how it is. */
+static void announce_presence(const struct conversation *conversation)
+{
+	if (conversation->session)
+		subscription_announce(conversation->server, conversation->owner, conversation->session, CHANGED_STATE);
+}
+
 void conversation_attach(struct conversation *conversation, const struct conversation_outlet *outlet, void *client)
 {
 	event_del(conversation->expiry);
@@ -94,11 +104,14 @@ void conversation_attach(struct conversation *conversation, const struct convers
 	conversation->client = client;
 	conversation->ended = false;
 	conversation->since = store_universal_time();
+	announce_presence(conversation);
+	subscription_renew(conversation);
 }
 
 void conversation_detach(struct conversation *conversation)
 {
 	conversation->client = NULL;
+	announce_presence(conversation);
 	event_add(conversation->expiry, &reconnect_time);
 	release_if_over(conversation);
 }
@@ -199,7 +212,9 @@ void conversation_save(struct conversation *conversation, store_status_callback 
 
 void conversation_choose(struct conversation *conversation, const char *session)
 {
+	announce_presence(conversation);
 	replace_text(&conversation->session, session);
+	announce_presence(conversation);
 	conversation->has_begun = true;
 	conversation->saved = false;
 }

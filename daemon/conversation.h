@@ -59,8 +59,9 @@ struct conversation {
 	struct request_list requests;
 	struct request_bucket by_id[CONVERSATION_BUCKETS];
 	size_t request_count;
-	size_t request_bytes; /* of their lines */
-	struct event *expiry; /* runs while nobody is connected */
+	size_t request_bytes;  /* of their lines */
+	struct stream *stream; /* what it hears of by its handshake, NULL before the client is initialized */
+	struct event *expiry;  /* runs while nobody is connected */
 };
 LIST_HEAD(conversation_list, conversation);
 

@@ -99,13 +99,16 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_ADD_MESSAGE] = sql_add_message,
 	[DATABASE_SET_METADATA] = sql_set_metadata,
 	[DATABASE_COMPLETE_SESSION] = sql_complete_session,
+	[DATABASE_SUBSCRIBE] = sql_subscribe,
+	[DATABASE_UNSUBSCRIBE] = sql_unsubscribe,
+	[DATABASE_FIND_RESOURCES] = sql_find_resources,
 	[DATABASE_EXPORT_SESSION] = sql_export_session,
 	[DATABASE_IMPORT_SESSION] = sql_import_session,
 };
 
 /* migrations[n] leads from version n to n + 1. */
 static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4,
-	embedded_schema_5, embedded_schema_6};
+	embedded_schema_5, embedded_schema_6, embedded_schema_7};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 

@@ -23,7 +23,7 @@ static const struct timeval poll_time = {0, POLL_MS * 1000};
 
 void session_begin_ending(struct session *session, session_ended_callback ended)
 {
-	session->state = SESSION_ENDING;
+	session_enter(session, SESSION_ENDING);
 	session->revivals = 0;
 	session->ended_pid = session->reaped ? 0 : session->pid; /* it may have died by itself */
 	session->reaped = false;
@@ -73,7 +73,7 @@ static void end(struct session *session)
 	replace_text(&session->epitaph, NULL);
 	replace_text(&session->unprotected, NULL);
 	clear_names(session);
-	session->state = SESSION_EMPTY;
+	session_enter(session, SESSION_EMPTY);
 	session->ended(session, true);
 }
 
@@ -92,7 +92,7 @@ void session_await_end(struct session *session)
 		event_add(session->patience, &poll_time);
 		return;
 	}
-	session->state = SESSION_EMPTY;
+	session_enter(session, SESSION_EMPTY);
 	session->ended(session, false);
 }
 

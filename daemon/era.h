@@ -51,6 +51,9 @@ struct era_choice era_choose(const struct rpc_message *message, const struct rev
 
 /* Where a stateless request tells who sends it. */
 #define ERA_META_CLIENT "io.modelcontextprotocol/clientInfo"
+/* Where its result tells who answers, and what is said on a subscription tells on which. */
+#define ERA_META_SERVER "io.modelcontextprotocol/serverInfo"
+#define ERA_META_SUBSCRIPTION "io.modelcontextprotocol/subscriptionId"
 
 /* Only the revision's form of an unknown id; agreed may be NULL. */
 enum rpc_unknown_id era_unknown_id(const struct revision *agreed);

@@ -15,6 +15,7 @@
 #include "secrets.h"
 #include "resource.h"
 #include "store.h"
+#include "subscription.h"
 #include "tools.h"
 
 #include <inttypes.h>
@@ -142,6 +143,7 @@ struct receipt {
 	struct server *server;
 	char session_id[WORKLINK_SESSION_ID_LENGTH + 1];
 	uint64_t seq;
+	unsigned changes; /* see subscription_announce */
 };
 
 static void on_recorded(void *context, enum store_status status)
@@ -151,8 +153,25 @@ static void on_recorded(void *context, enum store_status status)
 
 	if (status != STORE_DONE)
 		log_error("%s: evaluation %" PRIu64 " could not be kept", receipt->session_id, receipt->seq);
-	if (session)
-		session_stored(session, receipt->seq);
+	if (!session)
+		return;
+	session_stored(session, receipt->seq);
+	if (receipt->changes)
+		subscription_announce(session->server, session->owner, session->id, receipt->changes);
+}
+
+static unsigned changes_by(const struct evaluation *evaluation, const struct result *result)
+{
+	const char *operation = evaluation->work.operation;
+	unsigned changes = CHANGED_STATE | CHANGED(RESOURCE_TRANSCRIPT);
+
+	if (evaluation->is_reading)
+		return 0;
+	if (!operation || strcmp(operation, OPERATION_LIST_DEFINITIONS) != 0)
+		changes |= CHANGED(RESOURCE_DEFINITIONS);
+	if (result->outcome != OUTCOME_DONE)
+		changes |= CHANGED(RESOURCE_LAST_ERROR);
+	return changes;
 }
 
 static void record(struct evaluation *evaluation, struct session *session, const struct result *result,
@@ -177,6 +196,7 @@ static void record(struct evaluation *evaluation, struct session *session, const
 	receipt->server = session->server;
 	memcpy(receipt->session_id, session->id, sizeof(receipt->session_id));
 	receipt->seq = result->seq;
+	receipt->changes = changes_by(evaluation, result);
 	if (evaluation->is_reading || !is_kept)
 		store_skip_evaluation(store, session->id, result->seq, evaluation->is_reading ? NULL : row.package,
 			on_recorded, receipt);

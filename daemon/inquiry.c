@@ -4,10 +4,12 @@
 #include "inquiry.h"
 
 #include "alloc.h"
+#include "card.h"
 #include "conversation.h"
 #include "job.h"
 #include "jsontext.h"
 #include "server.h"
+#include "subscription.h"
 #include "session.h"
 #include "tools.h"
 
@@ -39,6 +41,11 @@ void inquiry_number(struct inquiry *inquiry, int64_t number)
 	job_put_number(inquiry->job, (uint64_t)number);
 }
 
+void inquiry_nonce(struct inquiry *inquiry)
+{
+	job_put_nonce(inquiry->job, inquiry->request->conversation->nonce);
+}
+
 void inquiry_set_aside(struct inquiry *inquiry, bool (*prepare)(struct job *job), void (*conclude)(struct job *job))
 {
 	inquiry->job->prepare = prepare;
@@ -58,6 +65,29 @@ void inquiry_keep_answer(struct inquiry *inquiry, const char *tool)
 	request->conversation->answers_stored = true;
 }
 
+/* What a statement changes, and which member of its data names the session. */
+static const struct {
+	const char *session;
+	unsigned changes;
+} changing[DATABASE_STATEMENTS] = {
+	[DATABASE_CREATE_SESSION] = {"id", CHANGED_LIST | CHANGED_STATE},
+	[DATABASE_IMPORT_SESSION] = {"id", CHANGED_LIST | CHANGED_STATE},
+	[DATABASE_RENAME_SESSION] = {"id", CHANGED_LIST | CHANGED_STATE},
+	[DATABASE_DELETE_SESSION] = {"id", CHANGED_ALL | CHANGED_END},
+	[DATABASE_ADD_MESSAGE] = {"session", CHANGED_STATE | CHANGED(RESOURCE_TRANSCRIPT)},
+	[DATABASE_SET_METADATA] = {"id", CHANGED_STATE},
+};
+
+static void announce(const struct inquiry *inquiry, struct json_object *data)
+{
+	const struct conversation *conversation = inquiry->request->conversation;
+	enum database_statement statement = inquiry->job->statement;
+
+	if (changing[statement].session)
+		subscription_announce(conversation->server, conversation->owner,
+			card_text(data, changing[statement].session), changing[statement].changes);
+}
+
 static void deliver(struct job *job)
 {
 	static const enum inquiry_status statuses[] = {
@@ -71,6 +101,10 @@ static void deliver(struct job *job)
 	struct inquiry_said said = {0};
 
 	request->conversation->lookups--;
+	if (job->result == DATABASE_ROW) {
+		jsontext_read(job->out[0].data, job->out[0].length, &said.data); /* the statement made it */
+		announce(inquiry, said.data);
+	}
 	if (inquiry->otherwise && job->result != DATABASE_ROW)
 		inquiry->otherwise(request->conversation->server, inquiry->context);
 	if (request->unwanted) {
@@ -81,13 +115,11 @@ static void deliver(struct job *job)
 			problem ? problem : "the database did not answer");
 	} else {
 		said.status = statuses[job->result];
-		if (said.status == INQUIRY_FOUND)
-			jsontext_read(job->out[0].data, job->out[0].length, &said.data); /* the statement made it */
-		else
+		if (said.status != INQUIRY_FOUND)
 			said.words = job->out[0].data;
 		inquiry->done(request, &said, inquiry->context);
-		json_object_put(said.data);
 	}
+	json_object_put(said.data);
 	free(inquiry->context);
 }
 

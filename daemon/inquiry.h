@@ -39,6 +39,7 @@ struct inquiry *inquiry_new(struct request *request, enum database_statement sta
 /* The statement's further values, in their order. */
 void inquiry_text(struct inquiry *inquiry, const char *text); /* NULL: NULL */
 void inquiry_number(struct inquiry *inquiry, int64_t number);
+void inquiry_nonce(struct inquiry *inquiry); /* of the request's conversation */
 /* On the store's thread: see job.h. */
 void inquiry_set_aside(struct inquiry *inquiry, bool (*prepare)(struct job *job), void (*conclude)(struct job *job));
 /* It changes something: the answer is kept with it, as data for that tool's `finish`. */

@@ -251,11 +251,16 @@ void rpc_put_error(struct text *text, const char *id, enum rpc_unknown_id unknow
 	text_puts(text, "}}");
 }
 
-void rpc_put_notification(struct text *text, const char *method, struct json_object *params)
+void rpc_begin_notification(struct text *text, const char *method)
 {
 	text_puts(text, "{\"jsonrpc\":\"2.0\",\"method\":");
 	jsontext_put_string(text, method, strlen(method));
 	text_puts(text, ",\"params\":");
+}
+
+void rpc_put_notification(struct text *text, const char *method, struct json_object *params)
+{
+	rpc_begin_notification(text, method);
 	jsontext_put(text, params);
 	text_puts(text, "}");
 }

@@ -68,6 +68,8 @@ enum rpc_unknown_id { RPC_ID_NULL, RPC_ID_ABSENT };
 
 /* Append the beginning of an answer: its result and one closing brace are to follow. */
 void rpc_begin_result(struct text *text, const char *id);
+/* The same of a notification: its params are to follow. */
+void rpc_begin_notification(struct text *text, const char *method);
 /* Append one whole message, without a line end. The objects stay the caller's. */
 void rpc_put_result(struct text *text, const char *id, struct json_object *result);
 /* id may be NULL; message NULL means rpc_code_message; data may be NULL. */

@@ -175,6 +175,7 @@ static void serve(struct server *server)
 		event_add(events[i], NULL);
 	}
 	tools_start();
+	subscription_start(server);
 	server->store = store_open(server->base, state_directory, recovery_fill_store, server);
 	server->zygote = zygote_new(server);
 	adoption_start(server, on_adopted);
@@ -190,6 +191,7 @@ static void serve(struct server *server)
 	zygote_free(server->zygote);
 	conversation_free_all(server);
 	session_free_all(server);
+	subscription_stop(server);
 	tools_stop();
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		event_free(events[i]);

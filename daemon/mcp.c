@@ -12,6 +12,7 @@
 #include "server.h"
 #include "session.h"
 #include "store.h"
+#include "subscription.h"
 #include "tools.h"
 #include "embedded.h"
 
@@ -23,10 +24,12 @@
 
 static struct json_object *capabilities(const struct revision *revision)
 {
-	struct json_object *all = json_object_new_object();
+	struct json_object *all = json_object_new_object(), *resources = json_object_new_object();
 
 	json_object_object_add(all, "tools", json_object_new_object());
-	json_object_object_add(all, "resources", json_object_new_object());
+	json_object_object_add(resources, "subscribe", json_object_new_boolean(true));
+	json_object_object_add(resources, "listChanged", json_object_new_boolean(true));
+	json_object_object_add(all, "resources", resources);
 	if (revision->completions)
 		json_object_object_add(all, "completions", json_object_new_object());
 	return all;
@@ -195,6 +198,9 @@ static const struct method {
 	{"resources/list", resource_list, WITH_HANDSHAKE | STATELESS, false, &resource_form},
 	{"resources/templates/list", resource_list_templates, WITH_HANDSHAKE | STATELESS, false, &resource_form},
 	{"resources/read", resource_read, WITH_HANDSHAKE | STATELESS, false, &resource_form},
+	{"resources/subscribe", subscribe_add, WITH_HANDSHAKE, false, &resource_form},
+	{"resources/unsubscribe", subscribe_remove, WITH_HANDSHAKE, false, &resource_form},
+	{"subscriptions/listen", subscribe_listen, STATELESS, false, &resource_form},
 	{"completion/complete", completion_complete, WITH_HANDSHAKE | STATELESS, false, &resource_form},
 	{ERA_ADMINISTRATIVE_PREFIX "status", method_status, ADMINISTRATIVE, false, NULL},
 	{ERA_ADMINISTRATIVE_PREFIX "backup", method_backup, ADMINISTRATIVE, false, NULL},
@@ -323,6 +329,8 @@ static void cancel(struct conversation *conversation, const struct rpc_message *
 
 	if (request && request->session)
 		session_cancel(request->session, request);
+	else if (request && request->stream)
+		request_withdraw(request);
 	else if (request && conversation->lookups > 0)
 		request->unwanted = true;
 	free(id);
@@ -332,6 +340,8 @@ static void take_notification(struct conversation *conversation, const struct rp
 {
 	if (strcmp(message->method, "notifications/cancelled") == 0)
 		cancel(conversation, message);
+	else if (strcmp(message->method, "notifications/initialized") == 0 && conversation->agreed)
+		subscription_begin(conversation);
 }
 
 /* ---- lines */
@@ -371,11 +381,14 @@ static void take_request(
 		if (request->batch)
 			batch_abandon(request->batch);
 		request->batch = batch;
+		if (request->stream)
+			subscribe_repeat(request);
 		return;
 	}
 	struct era_choice choice = era_choose(message, conversation->agreed);
 	request = request_new(conversation, place->line, place->item, message->id, place->size);
 	request->batch = batch;
+	request->again = place->again;
 	request->message = message->object;
 	request->params = message->params;
 	message->object = NULL;

@@ -46,6 +46,7 @@ static void on_row_added(void *context, enum store_status status)
 		abandon(session, "STORAGE-FAILED", message);
 	} else {
 		session->is_stored = true;
+		subscription_announce(session->server, session->owner, session->id, CHANGED_LIST | CHANGED_STATE);
 		session_spawn(session);
 		session_take_visits(session);
 	}
@@ -73,7 +74,7 @@ struct session *session_new(struct server *server, unsigned owner, const char *d
 	session->directory = new_text(directory);
 	session->created_at = store_universal_time();
 	session->has_history = true;
-	session->state = SESSION_CREATING;
+	session_enter(session, SESSION_CREATING);
 	add_row(session);
 	return session;
 }
@@ -143,7 +144,7 @@ struct session *session_open(struct server *server, unsigned owner, const char *
 		session->may_be_new = directory != NULL;
 	}
 	session->directory = new_text(directory ? directory : "/");
-	session->state = SESSION_CREATING;
+	session_enter(session, SESSION_CREATING);
 	store_find_session(server->store, id_or_name, owner, on_row_recalled, session);
 	return session;
 }

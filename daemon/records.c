@@ -395,6 +395,7 @@ static void deliver_conversation(struct job *job)
 		.session = job->out[2].data,
 		.has_begun = job->out[3].number != 0,
 		.client = job->out[4].data,
+		.subscriptions = job->out[5].data,
 	};
 
 	job->done.conversation(job->context, statuses[job->result], job->result == DATABASE_ROW ? &found : NULL);

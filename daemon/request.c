@@ -8,6 +8,7 @@
 #include "conversation.h"
 #include "jsontext.h"
 #include "server.h"
+#include "subscription.h"
 #include "utf8.h"
 
 #include <stdarg.h>
@@ -33,6 +34,7 @@ static void request_free(struct request *request)
 {
 	struct conversation *conversation = request->conversation;
 
+	stream_free(request->stream);
 	conversation_remove(conversation, request);
 	json_object_put(request->message);
 	free(request->id);

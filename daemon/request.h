@@ -20,6 +20,7 @@ struct evaluation;
 struct report;
 struct request;
 struct session;
+struct stream;
 
 /* How others than its own method answer a request: with what its session reports, and with what went wrong. */
 struct request_form {
@@ -43,8 +44,10 @@ struct request {
 	struct json_object *params;      /* within message */
 	char *uri;                       /* of the resource that is read; NULL if it is another method */
 	char *progress_token;            /* JSON text; NULL if no progress is wanted */
+	struct stream *stream;           /* of one that listens; owned, NULL until it is open */
 	struct session *session;         /* that evaluates for it, NULL otherwise */
 	struct evaluation *evaluation;   /* in that session */
+	bool again;                      /* its line had come before, perhaps to a former daemon */
 	bool unwanted;                   /* cancelled before it could begin */
 };
 TAILQ_HEAD(request_list, request);

@@ -21,7 +21,7 @@ enum resource {
 };
 
 /* A longer URI names nothing. */
-#define RESOURCE_URI_MAX 4096
+#define RESOURCE_URI_MAX 1024
 
 /* RESOURCES if it names nothing. *session is its id or name, owned by the caller; NULL if it is none's. */
 enum resource resource_parse(const char *uri, char **session);

@@ -7,6 +7,7 @@
 #include "log.h"
 #include "session.h"
 #include "store.h"
+#include "subscription.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -77,6 +78,7 @@ static void on_found(void *context, const char *ids)
 			continue;
 		log_info("%s: nobody has used it for %g days; it is deleted", id, retention.days);
 		store_delete_unused(server->store, id, unused_since());
+		subscription_announce(server, geteuid(), id, CHANGED_ALL); /* who asks then, asks behind it */
 		deleted++;
 	}
 	event_add(retention.timer, deleted == DELETED ? &soon : &later);

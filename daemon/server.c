@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "session.h"
 #include "store.h"
+#include "subscription.h"
 #include "zygote.h"
 
 #include <unistd.h>
@@ -31,7 +32,7 @@ void server_complete_result(struct json_object *result)
 		meta = json_object_new_object();
 		json_object_object_add(result, "_meta", meta);
 	}
-	json_object_object_add(meta, "io.modelcontextprotocol/serverInfo", server_identity());
+	json_object_object_add(meta, ERA_META_SERVER, server_identity());
 }
 
 /* What people should know of the database; nothing if it is well. */
@@ -66,6 +67,7 @@ struct json_object *server_status(struct server *server)
 
 void server_shut_down(struct server *server)
 {
+	subscription_end(server, NULL); /* else their shims would start another daemon at once */
 	session_end_all(server);
 	zygote_end(server->zygote);
 	event_base_loopexit(server->base, NULL);

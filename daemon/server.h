@@ -6,6 +6,7 @@
 
 #include "conversation.h"
 #include "roster.h"
+#include "subscription.h"
 
 #include <event2/event.h>
 
@@ -24,6 +25,8 @@ struct server {
 	struct store *store; /* NULL at the very end */
 	struct zygote *zygote;
 	struct conversation_list conversations;
+	struct stream_list streams, subscribers; /* see subscription.h */
+	struct event *announcement;              /* runs while something is to be told on them */
 	struct roster roster;
 	struct client_list clients;
 	size_t client_count;

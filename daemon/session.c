@@ -37,6 +37,17 @@ static const char *const state_names[] = {
 	[SESSION_ENDING] = "ending",
 };
 
+void session_enter(struct session *session, enum session_state state)
+{
+	unsigned changes = CHANGED_STATE;
+
+	/* Another process, or none: what was defined may be gone. */
+	if (state == SESSION_EMPTY || state == SESSION_REVIVING)
+		changes |= CHANGED(RESOURCE_DEFINITIONS);
+	session->state = state;
+	subscription_announce(session->server, session->owner, session->id, changes);
+}
+
 /* ---- progress */
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -77,12 +88,12 @@ void session_spawn(struct session *session)
 	struct text why_not = {0};
 
 	if (!quota_allows_process(session->server, session->owner, session, &why_not)) {
-		session->state = SESSION_EMPTY;
+		session_enter(session, SESSION_EMPTY);
 		session_refuse_all(session, QUOTA_EXCEEDED, why_not.data);
 		text_free(&why_not);
 		return;
 	}
-	session->state = SESSION_WAITING;
+	session_enter(session, SESSION_WAITING);
 	zygote_spawn(
 		session->server->zygote, session->id, session->directory, session->last_seq, session->incarnation + 1);
 }
@@ -122,7 +133,7 @@ static void send_first(struct session *session)
 	}
 	worker_evaluate(session->worker, session->incarnation, evaluation->seq, &origin, &evaluation->work);
 	frame_builder_free(&origin);
-	session->state = SESSION_RUNNING;
+	session_enter(session, SESSION_RUNNING);
 	start_tick(session, evaluation);
 }
 
@@ -269,7 +280,7 @@ static void adopt_running(struct session *session, const struct worker_hello *he
 {
 	struct origin origin;
 
-	session->state = SESSION_RUNNING;
+	session_enter(session, SESSION_RUNNING);
 	session->stranger = 0;
 	if (!origin_decode(hello->origin, hello->origin_length, &origin)) {
 		log_warning("%s: an evaluation runs for nobody we know", session->id);
@@ -302,7 +313,7 @@ static void on_hello(void *context, const struct worker_hello *hello)
 	session->incarnation = hello->incarnation;
 	session->last_seq = hello->last_seq;
 	session->protected_seq = hello->protected_seq;
-	session->state = awaits_kept(session) ? SESSION_RUNNING : SESSION_READY;
+	session_enter(session, awaits_kept(session) ? SESSION_RUNNING : SESSION_READY);
 	if (hello->running_seq)
 		adopt_running(session, hello);
 	log_debug("%s: process %" PRIu64 " is ready", session->id, hello->pid);
@@ -363,13 +374,13 @@ static void on_result(void *context, struct result *result)
 		replace_text(&session->package, result->package.data);
 	if (session->state == SESSION_RUNNING && first && first->seq == result->seq) {
 		add_notes(session, first, result);
-		session->state = SESSION_READY;
+		session_enter(session, SESSION_READY);
 		event_del(session->tick);
 		TAILQ_REMOVE(&session->evaluations, first, next);
 		conclude(session, first, result);
 	} else if (session->state == SESSION_RUNNING && session->stranger == result->seq) {
 		worker_forget(session->worker, result->seq);
-		session->state = SESSION_READY;
+		session_enter(session, SESSION_READY);
 	} else if (is_kept) {
 		/* A copy that took over still has what its forerunner had delivered. */
 		if (result->seq > session->received_seq)
@@ -453,7 +464,7 @@ bool session_dial(struct session *session)
 	if (!session->worker)
 		return false;
 	event_del(session->patience);
-	session->state = SESSION_DIALING;
+	session_enter(session, SESSION_DIALING);
 	return true;
 }
 
@@ -483,7 +494,7 @@ void session_refused(struct server *server, const char *id, const char *why)
 
 	if (!session || session->state != SESSION_WAITING)
 		return;
-	session->state = SESSION_EMPTY;
+	session_enter(session, SESSION_EMPTY);
 	snprintf(message, sizeof(message), "No process could be started for the session: %s.", why);
 	session_refuse_all(session, "SESSION-UNAVAILABLE", message);
 }

@@ -160,6 +160,8 @@ void session_hand_over(struct session *from, struct session *to);
 /* Answers all that wait with an error. */
 void session_refuse_all(struct session *session, const char *type, const char *why);
 
+/* Every change of state goes through here, and is announced. */
+void session_enter(struct session *session, enum session_state state);
 /* Does what the state allows for the queue. */
 void session_advance(struct session *session);
 /* Counts what an adopted worker has told, see `adopting`. */

@@ -179,7 +179,8 @@ struct store_conversation {
 	const char *directory;
 	const char *client; /* its name; NULL if it has not told */
 	uint64_t initialize_line;
-	bool has_begun; /* its session was chosen once */
+	bool has_begun;            /* its session was chosen once */
+	const char *subscriptions; /* only of what is found: JSON, [{"uri":..., "session":...}] */
 };
 
 /* done may be NULL. */

@@ -95,7 +95,7 @@ static void bury(struct session *session)
 	struct evaluation *sent = take_sent(session);
 
 	event_del(session->patience);
-	session->state = SESSION_EMPTY;
+	session_enter(session, SESSION_EMPTY);
 	replace_text(&session->package, NULL);
 	if (sent && session_reset_survives(session, sent, false)) {
 		replace_text(&session->epitaph, NULL);
@@ -116,7 +116,7 @@ static void try_to_reach(struct session *session)
 {
 	struct server *server = session->server;
 
-	session->state = SESSION_REVIVING;
+	session_enter(session, SESSION_REVIVING);
 	if (session->revivals < REVIVALS_MAX && session_dial(session))
 		return;
 	if (!sessionlock_is_held(server->runtime_directory, session->id)) {
@@ -138,7 +138,7 @@ void session_miss_process(struct session *session)
 	}
 	zygote_kill(session->server->zygote, session->id, 0);
 	session->revivals = 0;
-	session->state = SESSION_EMPTY;
+	session_enter(session, SESSION_EMPTY);
 	session_refuse_all(session, "SESSION-UNAVAILABLE", "The session's process cannot be reached. Try again.");
 }
 
@@ -250,7 +250,7 @@ void session_lose_worker(struct session *session)
 		session->revivals += REVIVALS_FOR_SILENCE;
 	else /* if it is not dead, it is of no use */
 		zygote_kill(session->server->zygote, session->id, session->pid);
-	session->state = SESSION_DYING;
+	session_enter(session, SESSION_DYING);
 	event_del(session->tick);
 	if (session->reaped)
 		settle_death(session, session->has_heir);

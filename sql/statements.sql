@@ -64,7 +64,8 @@ INSERT INTO conversations (nonce, revision, initialize_line, session, has_begun,
     client = ?7, saved_at = ?8;
 
 -- find_conversation:
-SELECT revision, initialize_line, (SELECT id FROM sessions WHERE id = session), has_begun, nullif(client, '')
+SELECT revision, initialize_line, (SELECT id FROM sessions WHERE id = session), has_begun, nullif(client, ''),
+    (SELECT json_group_array(json_object('uri', uri, 'session', session)) FROM subscriptions WHERE nonce = ?1)
   FROM conversations WHERE nonce = ?1;
 
 -- forget_conversation:
@@ -207,6 +208,24 @@ WITH found AS (SELECT value, updated_at, kind FROM
 SELECT json_object('total', count(*), 'hasMore', json(iif(count(*) > ?3, 'true', 'false')), 'values',
     (SELECT json_group_array(value) FROM (SELECT value FROM found ORDER BY updated_at DESC, kind LIMIT ?3)))
   FROM found;
+
+-- subscribe:
+-- ?2 is the conversation, ?4 NULL or the session, ?5 how many subscriptions it may have.
+INSERT OR REPLACE INTO subscriptions (nonce, uri, session)
+  SELECT ?2, ?3, id FROM (SELECT NULL AS id WHERE ?4 IS NULL
+      UNION ALL SELECT id FROM sessions WHERE owner = ?1 AND (id = ?4 OR name = ?4))
+    WHERE (SELECT count(*) FROM subscriptions WHERE nonce = ?2 AND uri <> ?3) < ?5
+  RETURNING json_object('session', session);
+
+-- unsubscribe:
+DELETE FROM subscriptions WHERE nonce = ?2 AND uri = ?3 RETURNING json_object('uri', uri);
+
+-- find_resources:
+-- ?2 is a list of {"uri", "session"}; at most ?3 of those that are there come back, with the id.
+SELECT json_group_array(json_object('uri', uri, 'session', id)) FROM
+  (SELECT uri, id FROM (SELECT DISTINCT value ->> 'uri' AS uri, value ->> 'session' AS wanted FROM json_each(?2))
+      LEFT JOIN sessions ON owner = ?1 AND (id = wanted OR name = wanted)
+    WHERE wanted IS NULL OR id IS NOT NULL LIMIT ?3);
 
 -- export_session:
 -- The file's name, ?3, comes back for whoever writes it.

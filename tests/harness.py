@@ -688,9 +688,11 @@ class Client:
         """
         What holds for every conversation: clean lines; at most one answer to each request, and none to a cancelled
         one or to what was never asked; every message as its revision's schema has it; progress only for tokens that
-        were given, strictly rising, and never behind the answer.
+        were given, strictly rising, and never behind the answer; on a stream nothing before it is acknowledged or behind its
+        end.
         """
         assert self._problem is None, self._problem
+        streams = set()
         tokens = {id_key(sent.token): key for key, sent in self.sent.items() if sent.token is not NOTHING}
         last, settled = {}, set()
         for index, arrival in enumerate(self.arrivals):
@@ -707,10 +709,20 @@ class Client:
                 settled.add(key)
             elif message.get("method") == "notifications/progress":
                 self._verify_progress(message["params"], tokens, settled, last)
+            elif META + "subscriptionId" in message.get("params", {}).get("_meta", {}):
+                self._verify_stream(message, streams, settled)
             if index < MESSAGES_VALIDATED:
                 sent = self.sent.get(key)
                 mcpschema.check_server_message(sent.revision if sent else arrival.revision, message,
                                                sent.method if sent else None)
+
+    def _verify_stream(self, message, acknowledged, settled):
+        key = id_key(message["params"]["_meta"][META + "subscriptionId"])
+        assert self.sent[key].method == "subscriptions/listen", f"on a stream that was never asked for: {message}"
+        assert key not in settled, f"on a stream that has ended: {message}"
+        if message["method"] == "notifications/subscriptions/acknowledged":
+            acknowledged.add(key)
+        assert key in acknowledged, f"before the stream was acknowledged: {message}"
 
     @staticmethod
     def _verify_progress(params, tokens, settled, last):

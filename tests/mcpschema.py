@@ -21,8 +21,16 @@ RESULT_TYPES = {
     "resources/templates/list": "ListResourceTemplatesResult",
     "resources/read": "ReadResourceResult",
     "completion/complete": "CompleteResult",
+    "resources/subscribe": "EmptyResult",
+    "resources/unsubscribe": "EmptyResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
 }
-SERVER_NOTIFICATIONS = {"notifications/progress": "ProgressNotification"}
+SERVER_NOTIFICATIONS = {
+    "notifications/progress": "ProgressNotification",
+    "notifications/resources/list_changed": "ResourceListChangedNotification",
+    "notifications/resources/updated": "ResourceUpdatedNotification",
+    "notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
+}
 
 
 def knows_annotations(revision):
@@ -39,7 +47,7 @@ def knows_structured_content(revision):
 
 def capabilities(revision):
     """What the server declares."""
-    known = {"tools": {}, "resources": {}}
+    known = {"tools": {}, "resources": {"subscribe": True, "listChanged": True}}
     return known if revision < "2025-03-26" else {**known, "completions": {}}
 
 

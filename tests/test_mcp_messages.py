@@ -195,7 +195,7 @@ def test_2025_03_26_says_nothing_to_a_batch_of_notifications(client):
     client.open("2025-03-26")
     client.send_line('[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","method":"notifications/y"}]')
     assert client.result("ping") == {}
-    assert len(client.arrivals) == 2  # initialize and ping
+    assert len([a for a in client.arrivals if "method" not in a.message]) == 2  # initialize and ping
 
 
 def test_2025_03_26_refuses_an_empty_batch_with_one_error(client):

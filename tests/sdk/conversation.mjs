@@ -40,7 +40,9 @@ export async function converse(peer) {
       client.onerror = (error) => errors.push(error);
       peer.agreed();
       assert.equal(client.getServerVersion().name, "cl-mcp-server");
-      assert.deepEqual(client.getServerCapabilities(), { tools: {}, resources: {}, completions: {} });
+      assert.deepEqual(client.getServerCapabilities(), {
+        tools: {}, resources: { subscribe: true, listChanged: true }, completions: {},
+      });
       assert.ok(client.getInstructions());
     },
     async "list tools"() {
