@@ -9,12 +9,15 @@
 
 #include "limits.h"
 
+#include <dlfcn.h>
 #include <ecl/ecl.h>
 #include <fenv.h>
 #include <gc/gc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "evaluation.h"
@@ -38,7 +41,7 @@
 #define TRAPS_POSSIBLE 0
 #endif
 
-static cl_object heap_size, universal_handler, stack_handler, original_stack_handler;
+static cl_object heap_size, storage_exhausted, universal_handler, stack_handler, original_stack_handler;
 static int trap_bits;
 static size_t heap_limit = DEFAULT_HEAP;
 
@@ -77,6 +80,27 @@ void limits_set_heap(size_t size)
 	heap_limit = wanted;
 	restore_heap();
 	evaluation_env()->disable_interrupts = 1; /* ECL enables them when it sets a limit */
+}
+
+/*
+ * In place of the C library's. GMP aborts if a number would be longer than it can count, before it asks for the memory:
+ * that too is an exhausted heap. Whoever else aborts means it.
+ */
+void abort(void)
+{
+	void (*original)(void);
+	Dl_info caller;
+
+	if (storage_exhausted && dladdr(__builtin_return_address(0), &caller) && caller.dli_fname &&
+		strstr(caller.dli_fname, "libgmp")) {
+		cl_env_ptr env = ecl_process_env_unsafe();
+
+		if (env && !env->disable_interrupts)
+			cl_error(1, storage_exhausted);
+	}
+	*(void **)&original = dlsym(RTLD_NEXT, "abort");
+	original();
+	__builtin_unreachable();
 }
 
 void limits_restore_float_traps(void)
@@ -144,8 +168,10 @@ static cl_object on_stack_error(cl_object continue_string, cl_object datum, cl_o
 void limits_init(void)
 {
 	heap_size = ecl_make_symbol("HEAP-SIZE", "EXT");
+	storage_exhausted = ecl_make_symbol("STORAGE-EXHAUSTED", "EXT");
 	universal_handler = ecl_make_symbol("UNIVERSAL-ERROR-HANDLER", "SI");
 	ecl_register_root(&heap_size);
+	ecl_register_root(&storage_exhausted);
 	ecl_register_root(&universal_handler);
 #if TRAPS_POSSIBLE
 	trap_bits = ecl_process_env()->trap_fpe_bits;

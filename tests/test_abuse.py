@@ -223,13 +223,20 @@ def test_infinite_recursion_is_reported(kept, stack):
         assert text.startswith("[ERROR] STORAGE-CONDITION\n") and "exhausted: infinite recursion" in text
 
 
-@pytest.mark.parametrize("code", ["(make-array 2000000000)", "(make-string 400000000)",
+@pytest.mark.parametrize("code", ["(ash 1 (ash 1 40))", "(random (ash 1 most-positive-fixnum))", "(make-array 2000000000)", "(make-string 400000000)",
                                   "(let ((all nil)) (loop (push (make-array 30000000) all)))",
                                   "(defvar *hoard* nil) (loop (push (make-array 30000000) *hoard*))"])
 def test_heap_exhaustion_is_reported(kept, code):
     assert "[ERROR] STORAGE-CONDITION\nThe heap is exhausted: the session may use 1024 megabytes." in kept.answer(code)
     kept.client.evaluate("(setf *hoard* nil) (ext:gc t)")
     kept.check()
+
+
+def test_a_number_that_is_too_long_can_be_handled(kept):
+    caught = "(handler-case (ash 1 (ash 1 40)) (storage-condition () :caught))"
+    assert kept.answer(caught).endswith("=> :CAUGHT")
+    in_thread = f"(mp:process-join (mp:process-run-function 'counter (lambda () {caught})))"
+    assert kept.answer(in_thread).endswith("=> :CAUGHT")
 
 
 # What leaves
