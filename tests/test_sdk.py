@@ -19,7 +19,7 @@ CLIENTS = {
     "v2 stateless": ["v2.mjs", "2026-07-28"],
 }
 STEPS = ["connect", "list tools", "evaluate", "error", "unknown tool", "structured content", "text beyond ASCII",
-         "progress", "cancel", "close", "no complaints"]
+         "resources", "updates", "progress", "cancel", "close", "no complaints"]
 
 
 def node_major():

@@ -1,6 +1,8 @@
 // One conversation with the server, the same for every SDK: each step is printed as "ok NAME" or "not ok NAME: why".
 
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 
 const DESCRIPTION =
   "Evaluate Common Lisp code in a persistent REPL session. Definitions and variables persist across calls.";
@@ -25,8 +27,20 @@ function textOf(result) {
   return result.content.map((block) => block.text).join("\n");
 }
 
-// peer: {client, transport, connect(), call(params, options), agreed()}; agreed() throws unless the revision is the
-// wanted one.
+// What another client does meanwhile: it calls one tool and leaves.
+async function elsewhere(name, args) {
+  const { command, env } = server();
+  const other = spawn(command, { env, stdio: ["pipe", "ignore", "inherit"] });
+  const send = (message) => other.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  const agreement = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "other", version: "1" } };
+  send({ id: 1, method: "initialize", params: agreement });
+  send({ id: 2, method: "tools/call", params: { name, arguments: args } });
+  other.stdin.end();
+  assert.equal((await once(other, "exit"))[0], 0);
+}
+
+// peer: {client, transport, connect(), call(params, options), agreed(), hear(method, handler), subscribe(uri)}; agreed()
+// throws unless the revision is the wanted one; subscribe() resolves to what ends the subscription.
 export async function converse(peer) {
   const { client, transport } = peer;
   const evaluate = (code, options, more = {}) =>
@@ -80,6 +94,34 @@ export async function converse(peer) {
       assert.equal(textOf(await evaluate('"naïve λ 漢字 😀"')), '=> "naïve λ 漢字 😀"');
       const result = await evaluate('(ext:system "head -c 100000 /dev/urandom")');
       assert.match(textOf(result), /^\[stdout\]/);
+    },
+    async resources() {
+      await evaluate("(car 42)");
+      const { resources } = await client.listResources();
+      const mine = resources.find((each) => /^lisp:\/\/session\/[^/]*$/.test(each.uri));
+      assert.equal(resources[0].uri, "lisp://sessions");
+      const read = async (uri) => (await client.readResource({ uri })).contents[0].text;
+      assert.ok(mine.uri.endsWith(JSON.parse(await read("lisp://sessions")).sessions[0].id));
+      assert.match(await read(`${mine.uri}/definitions`), /SQUARE/);
+      assert.match(await read(`${mine.uri}/transcript`), /\(square 7\)/);
+      assert.match(await read(`${mine.uri}/last-error`), /The value 42 is not of type LIST\./);
+      await assert.rejects(read("lisp://session/session-20260120-143022-A4F2"), { message: /Resource not found/ });
+      const { resourceTemplates } = await client.listResourceTemplates();
+      const ref = { type: "ref/resource", uri: resourceTemplates[0].uriTemplate };
+      const { completion } = await client.complete({ ref, argument: { name: "id", value: "session-" } });
+      assert.ok(completion.values.some((id) => mine.uri.endsWith(id)));
+    },
+    async updates() {
+      const heard = {};
+      const expected = ["list_changed", "updated"].map((kind) => new Promise((resolve) => {
+        peer.hear(`notifications/resources/${kind}`, ({ params }) => resolve((heard[kind] = params?.uri)));
+      }));
+      const close = await peer.subscribe("lisp://sessions");
+      await elsewhere("create-session", { name: "made elsewhere" });
+      await within(10, "the updates", Promise.all(expected));
+      assert.equal(heard.updated, "lisp://sessions");
+      assert.ok((await client.listResources()).resources.some((each) => each.name === "made elsewhere"));
+      await close();
     },
     async progress() {
       const ticks = [];

@@ -24,4 +24,15 @@ await converse({
     if (!handshake) assert.deepEqual(client.getDiscoverResult().supportedVersions, ["2026-07-28"]);
   },
   call: (params, options) => client.callTool(params, options),
+  hear: (method, handler) => client.setNotificationHandler(method, handler),
+  async subscribe(uri) {
+    if (client.getProtocolEra() === "modern") {
+      const filter = { resourcesListChanged: true, resourceSubscriptions: [uri] };
+      const stream = await client.listen(filter);
+      assert.deepEqual(stream.honoredFilter, filter);
+      return () => stream.close();
+    }
+    await client.subscribeResource({ uri });
+    return () => client.unsubscribeResource({ uri });
+  },
 });
