@@ -42,9 +42,20 @@
 
 ;;; Calls are lists as they are shown; T in place of the arguments says that they are not known.
 
+(defun local-expander-p (function arguments)
+  "True if FUNCTION was made by MACROLET: ARGUMENTS are a form and an environment in which it stands. They may be anything."
+  (when (and (functionp function) (consp arguments) (consp (cdr arguments)) (consp (cadr arguments)))
+    (loop repeat +frames-searched+
+          for tail = (cdadr arguments) then (cdr tail)
+          while (consp tail)
+            thereis (let ((entry (car tail)))
+                      (and (consp entry) (consp (cdr entry)) (consp (cddr entry)) (eq (caddr entry) function))))))
+
 (defun make-call (function arguments)
   "A call as the host describes it."
-  (let ((name (function-name function)))
+  (let ((name (if (local-expander-p function arguments)
+                  `(macro-function ,(si::compiled-function-name function))
+                  (function-name function))))
     (cons name
           (if (and (consp name) (eq (first name) 'macro-function) (consp arguments))
               (list (first arguments))

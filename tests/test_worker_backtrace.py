@@ -37,6 +37,7 @@ DIRECT = [
     ("(defun f (x) (eval (list 'car x))) (f 5)", ["(CAR 5)", "(F 5)"]),
     ("(defmacro m (x) (car x)) (m 5)", ["(CAR 5)", "((MACRO-FUNCTION M) (M 5))"]),
     ("(defmacro m (x) (car x)) (defun f () (eval '(m 5))) (f)", ["(CAR 5)", "((MACRO-FUNCTION M) (M 5))", "(F)"]),
+    ("(macrolet ((m (x) (car x))) (m 5))", ["(CAR 5)", "((MACRO-FUNCTION M) (M 5))"]),
     ("(defun f () (handler-bind ((error (lambda (c) c))) (car 5))) (f)", ["(CAR 5)", "(F)"]),
     ("(defun f () (handler-bind ((type-error (lambda (c) (declare (ignore c)) (/ 3 0)))) (car 5))) (f)",
      ["(/ 3 0)", "((LAMBDA (C)) #<a SIMPLE-TYPE-ERROR 0x>)", "(CAR 5)", "(F)"]),
