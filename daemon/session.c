@@ -10,6 +10,7 @@
 #include "log.h"
 #include "memo.h"
 #include "nesting.h"
+#include "overdue.h"
 #include "paths.h"
 #include "quota.h"
 #include "store.h"
@@ -134,6 +135,8 @@ static void send_first(struct session *session)
 	worker_evaluate(session->worker, session->incarnation, evaluation->seq, &origin, &evaluation->work);
 	frame_builder_free(&origin);
 	session_enter(session, SESSION_RUNNING);
+	if (evaluation->work.time_limit_ms > 0)
+		overdue_expect(session, evaluation->work.time_limit_ms);
 	start_tick(session, evaluation);
 }
 
@@ -237,8 +240,10 @@ void session_cancel(struct session *session, struct request *request)
 	if (session_reset_goes_on_alone(evaluation))
 		return;
 	if (evaluation->seq > 0) { /* it has been sent, to a process that may be dying */
-		if (session->worker)
+		if (session->worker) {
 			worker_cancel(session->worker, evaluation->seq);
+			overdue_expect(session, 0);
+		}
 		event_del(session->tick);
 		return;
 	}
@@ -375,6 +380,7 @@ static void on_result(void *context, struct result *result)
 	if (session->state == SESSION_RUNNING && first && first->seq == result->seq) {
 		add_notes(session, first, result);
 		session_enter(session, SESSION_READY);
+		overdue_forget(session);
 		event_del(session->tick);
 		TAILQ_REMOVE(&session->evaluations, first, next);
 		conclude(session, first, result);
@@ -536,6 +542,7 @@ struct session *session_make(struct server *server, unsigned owner, const char *
 	STAILQ_INIT(&session->visits);
 	session->forget = must(evtimer_new(server->base, on_forget, session));
 	session->tick = must(event_new(server->base, -1, EV_PERSIST, on_tick, session));
+	overdue_make(session);
 	session->patience = must(evtimer_new(server->base, on_patience, session));
 	roster_add(&server->roster, session, id);
 	return session;
@@ -555,6 +562,7 @@ void session_release(struct session *session)
 		worker_close(session->worker);
 	event_free(session->forget);
 	event_free(session->tick);
+	overdue_free(session);
 	event_free(session->patience);
 	free(session->name);
 	free(session->directory);

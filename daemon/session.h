@@ -95,6 +95,7 @@ struct session {
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */
 	struct event *tick;     /* each second while an evaluation with a progress token runs */
+	struct event *overdue;  /* in state RUNNING, see overdue.h */
 	struct event *patience; /* in states WAITING, DYING, REVIVING and RESETTING */
 };
 

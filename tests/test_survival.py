@@ -5,7 +5,9 @@ import os
 import signal
 import sqlite3
 
-from harness import alive, copies_of, kill_for_good, wait_until
+import pytest
+
+from harness import alive, copies_of, fate, kill_for_good, wait_until
 
 
 def session_pid(client):
@@ -198,6 +200,23 @@ def test_what_runs_behind_an_answer_that_did_not_leave_the_daemon_makes_nothing_
     for request in requests:
         client.answer(request)
     assert first.read_text() == "ran\n"
+
+
+@pytest.mark.slow
+def test_a_process_that_is_stopped_keeps_neither_a_limit_nor_a_cancel_and_is_followed_by_its_copy(own_runtime):
+    timed, cancelled = own_runtime.client().open(), own_runtime.client().open()
+    timed.evaluate("(defvar *n* 3)", protect=True)
+    cancelled.evaluate("(defvar *n* 3)", protect=True)
+    limited = timed.start_evaluation('(ext:system "kill -STOP $PPID")', timeout=0.1)
+    endless = cancelled.start_evaluation('(ext:system "kill -STOP $PPID")')
+    wait_until(lambda: [list(fate(session["pid"]))[0].split()[1] for session in own_runtime.status()["sessions"]] == ["T", "T"],
+               "both are stopped")
+    cancelled.cancel(endless)
+    assert cancelled.evaluate("*n*").text.endswith("=> 3")
+    assert timed.evaluation(limited).text == (
+        "[ERROR] WORKER-DIED\nThe Lisp process was stopped by a signal, and was killed. "
+        "The evaluation was not completed and will not be repeated. " + NOTHING_LOST)
+    assert timed.evaluate("*n*").text == "=> 3"
 
 
 def test_a_copy_that_is_slow_to_take_over_is_waited_for_and_nothing_runs_twice(own_runtime, tmp_path):
