@@ -12,7 +12,7 @@ from harness import kill_for_good, wait_until
 from mcpschema import ALL_REVISIONS
 from test_tool_sessions import NOBODY_S, failure, info, listed, made, names_of
 
-ROUNDS = int(os.environ.get("CLONE_KILLS", "12"))
+ROUNDS = int(os.environ.get("CLONE_KILLS", "8"))
 
 
 def nothing_nameless(runtime, client):
