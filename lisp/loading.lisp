@@ -79,13 +79,26 @@
       (asdf:component-name (asdf:component-system object))
       (string-downcase object)))
 
+(defvar *defining* nil
+  "The name of the system whose definition was being loaded when ASDF missed something.")
+
+(defun system-being-defined ()
+  (and *load-truename*
+       (equal (pathname-type *load-truename*) "asd")
+       (pathname-name *load-truename*)))
+
+(defun who-needs (condition)
+  "The name of the system that needs what CONDITION says is missing; NIL if that is not known."
+  (let ((component (asdf/find-component:missing-required-by condition)))
+    (if component (system-name component) *defining*)))
+
 (defun missing-message (condition)
   (format nil "Component ~S ~:[not found~;~:*does not match version ~A~]~@[, required by ~S~]"
           (let ((required (asdf/find-component:missing-requires condition)))
             (if (symbolp required) (string-downcase required) required))
           (and (typep condition 'asdf:missing-component-of-version) (asdf/find-component:missing-version condition))
           (and (typep condition 'asdf:missing-dependency)
-               (system-name (asdf/find-component:missing-required-by condition)))))
+               (who-needs condition))))
 
 (defun circular-message (condition)
   (let* ((actions (asdf/plan:circular-dependency-actions condition))
@@ -117,7 +130,7 @@
   "The name of the system that needs the system NAME, if ASDF has said so."
   (and (typep *missing* 'asdf:missing-dependency)
        (equalp (string name) (ignore-errors (string (asdf/find-component:missing-requires *missing*))))
-       (system-name (asdf/find-component:missing-required-by *missing*))))
+       (who-needs *missing*)))
 
 (defun failure-cause (condition)
   "What went wrong, for itself."
@@ -176,18 +189,29 @@
       (asdf:clear-source-registry)
       (asdf:load-system name))))
 
+(defun note-definer (condition)
+  (declare (ignore condition))
+  (setf *defining* (system-being-defined)))
+
 (defun load-somehow (name)
-  (handler-case (load-by-asdf name)
-    (asdf:missing-component (missing)
-      (let ((quickload (quicklisp)))
-        (if quickload
-            (let ((*missing* missing)) (funcall quickload name))
-            (error missing))))))
+  (let ((*defining* nil))
+    (handler-case (handler-bind ((asdf:missing-component #'note-definer))
+                    (load-by-asdf name))
+      (asdf:missing-component (missing)
+        (let ((quickload (quicklisp)))
+          (if quickload
+              (let ((*missing* missing)) (funcall quickload name))
+              (error missing)))))))
+
+(defun defined-system-p (name)
+  "True also if the definition needs something that is missing: that is told when the system is loaded."
+  (handler-case (asdf:find-system name nil)
+    (asdf:missing-component () t)))
 
 (defun canonical-name (text)
   "The name of a system, also where it was typed like a symbol."
   (let ((name (string-left-trim "#:" (string-trim '(#\Space #\Newline #\Tab) text))))
-    (or (find-if (lambda (name) (asdf:find-system name nil)) (list name (string-downcase name)))
+    (or (find-if #'defined-system-p (list name (string-downcase name)))
         name)))
 
 (defun load-noting (name)

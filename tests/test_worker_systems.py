@@ -199,9 +199,12 @@ def test_a_system_that_nobody_has_is_told_as_the_contract_says(worker):
 
 def test_a_missing_dependency_names_who_needs_it(worker, place):
     define(place, "mine", "", depends_on='("nonexistent")')
+    define(place, "early", "", defsystem_depends_on='("nonexistent")')
     define(place, "strict", "", depends_on='((:version "alexandria" "99"))')
     assert failure(worker, "mine") == ("ASDF:MISSING-DEPENDENCY",
                                        'Component "nonexistent" not found, required by "mine"')
+    assert failure(worker, "early") == ("ASDF:MISSING-DEPENDENCY",
+                                        'Component "nonexistent" not found, required by "early"')
     assert failure(worker, "strict") == ("ASDF:MISSING-DEPENDENCY-OF-VERSION",
                                          'Component "alexandria" does not match version 99, required by "strict"')
 
