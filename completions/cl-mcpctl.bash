@@ -20,14 +20,17 @@ _cl_mcp() {
     *)
       case ${COMP_WORDS[0]##*/} in
         cl-mcp-shim) words="--session --resume --wait --help --version" ;;
-        cl-mcpd) words="--socket --ready-fd --limit --ceiling --quota --retain-days --verbose --help --version" ;;
+        cl-mcpd)
+          words="--socket --ready-fd --limit --ceiling --quota --retain-days --hibernate-after --keep-free --verbose --help --version"
+          ;;
         cl-mcpctl)
           case " ${COMP_WORDS[*]:1:COMP_CWORD-1} " in
             *" repl "*) words="--session --resume" ;;
             *" status "*) words="--json" ;;
+            *" hibernate "*) words=$(_cl_mcp_sessions) ;;
             *" backup "*) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
             *" compact "* | *" shutdown "* | *" help "*) ;;
-            *) words="repl status backup compact shutdown help --help --version" ;;
+            *) words="repl status hibernate backup compact shutdown help --help --version" ;;
           esac
           ;;
       esac

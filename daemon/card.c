@@ -91,6 +91,8 @@ void card_complete(struct server *server, struct json_object *card)
 		if (session->unprotected)
 			json_object_object_add(
 				card, "unprotected_because", json_object_new_string(session->unprotected));
+		if (session->awake)
+			json_object_object_add(card, "awake_because", json_object_new_string(session->awake));
 		json_object_put(now);
 	} else {
 		json_object_object_add(card, "state", json_object_new_string(state));
@@ -188,6 +190,8 @@ static void put_process(struct text *text, struct json_object *card)
 		text_printf(text, ", %" PRId64 " calls wait", card_number(card, "waiting"));
 	if (*card_text(card, "unprotected_because"))
 		text_printf(text, "\nnot protected: %s", card_text(card, "unprotected_because"));
+	if (*card_text(card, "awake_because"))
+		text_printf(text, "\nnot hibernated: %s", card_text(card, "awake_because"));
 }
 
 void card_put_all(struct text *text, struct json_object *card)

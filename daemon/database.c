@@ -66,6 +66,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_FIND_SESSION] = sql_find_session,
 	[DATABASE_SET_LIMITS] = sql_set_limits,
 	[DATABASE_SET_RELOAD] = sql_set_reload,
+	[DATABASE_SET_STATE_FILE] = sql_set_state_file,
 	[DATABASE_ADD_EVALUATION] = sql_add_evaluation,
 	[DATABASE_SKIP_EVALUATION] = sql_skip_evaluation,
 	[DATABASE_ADD_OUTPUT] = sql_add_output,

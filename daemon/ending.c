@@ -6,6 +6,7 @@
 #include "session.h"
 
 #include "alloc.h"
+#include "hibernation.h"
 #include "paths.h"
 #include "sessionlock.h"
 #include "zygote.h"
@@ -98,6 +99,7 @@ void session_await_end(struct session *session)
 
 void session_discard(struct session *session)
 {
+	hibernation_forget(session);
 	session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
 	session_release(session);
 }

@@ -12,7 +12,7 @@
 #include <sys/queue.h>
 
 #define JOB_IN_MAX 16
-#define JOB_OUT_MAX 8
+#define JOB_OUT_MAX 9
 
 struct job {
 	STAILQ_ENTRY(job) next;

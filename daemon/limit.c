@@ -31,8 +31,7 @@ const char *limit_name(enum limit limit)
 	return rows[limit].name;
 }
 
-/* Neither infinite nor no number; false also if something follows it. */
-static bool read_number(const char *text, double *number)
+bool limit_read_number(const char *text, double *number)
 {
 	char *end;
 
@@ -57,7 +56,7 @@ const char *limit_configure(const char *setting, bool is_ceiling)
 
 	if (limit < 0)
 		return "it must be NAME=NUMBER, NAME being one of timeout, load-timeout, max-heap, max-output, max-value, max-nesting";
-	if (!read_number(equals + 1, &number))
+	if (!limit_read_number(equals + 1, &number))
 		return "its value must be a number";
 	if (is_ceiling) {
 		if (number < rows[limit].least || number > rows[limit].most ||

@@ -26,6 +26,8 @@ struct limits {
 	double value[LIMITS];
 };
 
+/* Neither infinite, negative nor no number; false also if something follows it. */
+bool limit_read_number(const char *text, double *number);
 /* As users write it: max-heap. */
 const char *limit_name(enum limit limit);
 /* The administrator's words: NAME=VALUE sets a default, or the ceiling. NULL, or what is wrong with it. */

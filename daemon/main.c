@@ -6,6 +6,8 @@
 #include "adoption.h"
 #include "alloc.h"
 #include "client.h"
+#include "hibernation.h"
+#include "idling.h"
 #include "clock.h"
 #include "cloning.h"
 #include "limit.h"
@@ -43,6 +45,8 @@ static const char help[] =
 	"  --ceiling NAME=N  how far clients may raise it\n"
 	"  --quota NAME=N  what a user may have: sessions (with a process; 100), storage (MB; 1024); 0: any number\n"
 	"  --retain-days N delete sessions that nobody has used for so long and that have no process; 0: never (default)\n"
+	"  --hibernate-after N  after so many seconds an unused session is put into a file until it is used again; 0 never\n"
+	"  --keep-free N   megabytes of memory: while there is less, those not used for longest are; 0 none\n"
 	"  --verbose       log more\n"
 	"  --version       print the version and exit\n"
 	"  --help          print this and exit\n"
@@ -53,6 +57,7 @@ static const char help[] =
 struct options {
 	const char *socket;
 	int ready_fd;
+	struct idling_limits idling;
 };
 
 /* Goes on if there is no problem. */
@@ -61,6 +66,17 @@ static void refuse_setting(const char *option, const char *setting, const char *
 	if (!problem)
 		return;
 	fprintf(stderr, "cl-mcpd: %s %s: %s\n", option, setting, problem);
+	exit(2);
+}
+
+/* That of the option at hand; 0 switches off what it is for. */
+static double read_number(const char *name, const char *what)
+{
+	double number;
+
+	if (limit_read_number(optarg, &number))
+		return number;
+	fprintf(stderr, "cl-mcpd: %s needs a number %s, not %s\n", name, what, optarg);
 	exit(2);
 }
 
@@ -73,12 +89,14 @@ static struct options parse_options(int argc, char **argv)
 		{"ceiling", required_argument, NULL, 'c'},
 		{"quota", required_argument, NULL, 'q'},
 		{"retain-days", required_argument, NULL, 'd'},
+		{"hibernate-after", required_argument, NULL, 'a'},
+		{"keep-free", required_argument, NULL, 'k'},
 		{"verbose", no_argument, NULL, 'v'},
 		{"version", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
-	struct options options = {.ready_fd = -1};
+	struct options options = {.ready_fd = -1, .idling = IDLING_LIMITS_DEFAULT};
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -105,6 +123,12 @@ static struct options parse_options(int argc, char **argv)
 			break;
 		case 'd':
 			refuse_setting("--retain-days", optarg, retention_configure(optarg));
+			break;
+		case 'a':
+			options.idling.after = read_number("--hibernate-after", "of seconds");
+			break;
+		case 'k':
+			options.idling.keep_free = (uint64_t)read_number("--keep-free", "of megabytes");
 			break;
 		case 'v':
 			log_set_level(LOG_LEVEL_DEBUG);
@@ -162,7 +186,7 @@ static void on_adopted(struct server *server)
 	listener_serve(server->listener);
 }
 
-static void serve(struct server *server)
+static void serve(struct server *server, const struct idling_limits *limits)
 {
 	static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
 	struct event *events[sizeof(signals) / sizeof(*signals)];
@@ -176,8 +200,10 @@ static void serve(struct server *server)
 	}
 	tools_start();
 	subscription_start(server);
+	server->state_directory = state_directory;
 	server->store = store_open(server->base, state_directory, recovery_fill_store, server);
 	server->zygote = zygote_new(server);
+	server->idling = idling_start(server, limits);
 	adoption_start(server, on_adopted);
 	cloning_undo_all(server);
 	retention_start(server);
@@ -192,6 +218,8 @@ static void serve(struct server *server)
 	conversation_free_all(server);
 	session_free_all(server);
 	subscription_stop(server);
+	idling_stop(server->idling);
+	hibernation_end(server);
 	tools_stop();
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		event_free(events[i]);
@@ -227,7 +255,7 @@ int main(int argc, char **argv)
 	}
 	log_info("cl-mcpd " PACKAGE_VERSION " listens on %s", socket_path);
 	tell_starter(options.ready_fd, "ready");
-	serve(&server);
+	serve(&server, &options.idling);
 	listener_close(server.listener);
 	event_base_free(server.base);
 	return 0;

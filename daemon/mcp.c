@@ -7,6 +7,7 @@
 #include "batch.h"
 #include "completion.h"
 #include "frame.h"
+#include "hibernation.h"
 #include "jsontext.h"
 #include "resource.h"
 #include "server.h"
@@ -177,6 +178,16 @@ static void method_chore(struct request *request)
 	request_result(request, result);
 }
 
+static void method_hibernate(struct request *request)
+{
+	struct json_object *session = json_object_object_get(request->params, "session");
+
+	if (json_object_is_type(session, json_type_string))
+		hibernation_by_request(request, json_object_get_string(session));
+	else
+		request_refuse(request, RPC_INVALID_PARAMS, "session must be a string: an id or a name");
+}
+
 enum availability {
 	WITH_HANDSHAKE = 1,
 	STATELESS = 2,
@@ -203,6 +214,7 @@ static const struct method {
 	{"subscriptions/listen", subscribe_listen, STATELESS, false, &resource_form},
 	{"completion/complete", completion_complete, WITH_HANDSHAKE | STATELESS, false, &resource_form},
 	{ERA_ADMINISTRATIVE_PREFIX "status", method_status, ADMINISTRATIVE, false, NULL},
+	{ERA_ADMINISTRATIVE_PREFIX "hibernate", method_hibernate, ADMINISTRATIVE, false, NULL},
 	{ERA_ADMINISTRATIVE_PREFIX "backup", method_backup, ADMINISTRATIVE, false, NULL},
 	{ERA_ADMINISTRATIVE_PREFIX "compact", method_compact, ADMINISTRATIVE, false, NULL},
 	{ERA_ADMINISTRATIVE_PREFIX "chore", method_chore, ADMINISTRATIVE, false, NULL},

@@ -4,6 +4,7 @@
  */
 #include "alloc.h"
 #include "conversation.h"
+#include "hibernation.h"
 #include "log.h"
 #include "memo.h"
 #include "session.h"
@@ -107,7 +108,8 @@ static void on_row_recalled(void *context, enum store_status status, const struc
 		change_id(session, found->id);
 		take_row(session, found);
 		session->last_seq = found->last_seq;
-		if (found->last_seq > 0)
+		hibernation_recall(session, found->state_file != NULL);
+		if (found->last_seq > 0 && !found->state_file)
 			replace_text(&session->epitaph,
 				"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; "
 				"what was defined before is gone.");
@@ -157,12 +159,15 @@ static void on_row_found(void *context, enum store_status status, const struct s
 
 	if (status == STORE_FAILED) /* the store closes */
 		return;
-	if (!found) {
+	if (found)
+		take_row(session, found);
+	else
 		session_restore(session);
+	if (found && found->last_seq > session->last_seq)
+		session->last_seq = found->last_seq;
+	if (!hibernation_adopt(session, found && found->state_file))
 		return;
-	}
-	take_row(session, found);
-	session_finish_reset(session, found->reload);
+	session_finish_reset(session, found ? found->reload : NULL);
 	session_note_change(session);
 	session_advance(session);
 }
@@ -180,6 +185,7 @@ bool session_adopt(struct server *server, const char *id)
 	session->created_at = store_universal_time();
 	session->has_history = true;
 	session->adopting = 1;
+	session->is_undecided = true;
 	if (!session_dial(session) && !session_await_heir(session)) {
 		session_release(session);
 		return false;

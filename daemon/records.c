@@ -72,6 +72,7 @@ static void deliver_session(struct job *job)
 		.reload = job->out[5].data,
 		.created_at = (uint64_t)job->out[6].number,
 		.has_history = job->out[7].number != 0,
+		.state_file = job->out[8].data,
 	};
 
 	job->done.session(job->context, statuses[job->result], job->result == DATABASE_ROW ? &found : NULL);
@@ -120,12 +121,21 @@ void store_find_unused(
 	store_enqueue(store, job);
 }
 
-void store_delete_unused(struct store *store, const char *id, uint64_t since)
+static void deliver_deleted(struct job *job)
+{
+	job->done.status(job->context, job->result == DATABASE_ROW ? STORE_DONE : STORE_FAILED);
+}
+
+void store_delete_unused(struct store *store, const char *id, uint64_t since, store_status_callback done, void *context)
 {
 	struct job *job = job_new(DATABASE_DELETE_UNUSED, true);
 
 	job_put_text(job, id);
 	job_put_number(job, since);
+	job->deliver = deliver_deleted;
+	job->done.status = done;
+	job->context = context;
+	job->owns_context = true;
 	store_enqueue(store, job);
 }
 
@@ -149,10 +159,10 @@ void store_expect_session(
 	find_session(store, UINT_MAX, id, owner, done, context);
 }
 
-static void set_column(struct store *store, enum database_statement statement, const char *session, const char *value,
-	store_status_callback done, void *context)
+static void set_column(struct store *store, enum database_statement statement, bool patient, const char *session,
+	const char *value, store_status_callback done, void *context)
 {
-	struct job *job = job_new(statement, !done);
+	struct job *job = job_new(statement, patient);
 
 	job_put_text(job, session);
 	job_put_text(job, value);
@@ -166,13 +176,24 @@ static void set_column(struct store *store, enum database_statement statement, c
 void store_set_limits(
 	struct store *store, const char *session, const char *limits, store_status_callback done, void *context)
 {
-	set_column(store, DATABASE_SET_LIMITS, session, limits, done, context);
+	set_column(store, DATABASE_SET_LIMITS, !done, session, limits, done, context);
 }
 
 void store_set_reload(
 	struct store *store, const char *session, const char *systems, store_status_callback done, void *context)
 {
-	set_column(store, DATABASE_SET_RELOAD, session, systems, done, context);
+	set_column(store, DATABASE_SET_RELOAD, !done, session, systems, done, context);
+}
+
+void store_set_state_file(
+	struct store *store, const char *session, const char *file, store_status_callback done, void *context)
+{
+	set_column(store, DATABASE_SET_STATE_FILE, false, session, file, done, context);
+}
+
+void store_clear_state_file(struct store *store, const char *session, store_status_callback done, void *context)
+{
+	set_column(store, DATABASE_SET_STATE_FILE, true, session, NULL, done, context);
 }
 
 static void deliver_mended(struct job *job)

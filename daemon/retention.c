@@ -6,6 +6,7 @@
 #include "alloc.h"
 #include "log.h"
 #include "session.h"
+#include "statefile.h"
 #include "store.h"
 #include "subscription.h"
 
@@ -60,6 +61,29 @@ static bool are_some_unknown(struct server *server)
 	return false;
 }
 
+struct deletion {
+	struct server *server;
+	char id[WORKLINK_SESSION_ID_LENGTH + 1];
+};
+
+static void on_deleted(void *context, enum store_status status)
+{
+	const struct deletion *deletion = context;
+
+	if (status == STORE_DONE)
+		statefile_remove(deletion->server, deletion->id);
+}
+
+static void delete_unused(struct server *server, const char *id)
+{
+	struct deletion *deletion = new_zeroed(sizeof(*deletion));
+
+	deletion->server = server;
+	memcpy(deletion->id, id, sizeof(deletion->id));
+	log_info("%s: nobody has used it for %g days; it is deleted", id, retention.days);
+	store_delete_unused(server->store, id, unused_since(), on_deleted, deletion);
+}
+
 static void on_found(void *context, const char *ids)
 {
 	struct server *server = context;
@@ -76,8 +100,7 @@ static void on_found(void *context, const char *ids)
 		memcpy(id, ids, sizeof(id) - 1);
 		if (is_in_use(server, id))
 			continue;
-		log_info("%s: nobody has used it for %g days; it is deleted", id, retention.days);
-		store_delete_unused(server->store, id, unused_since());
+		delete_unused(server, id);
 		subscription_announce(server, geteuid(), id, CHANGED_ALL); /* who asks then, asks behind it */
 		deleted++;
 	}

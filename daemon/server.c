@@ -7,6 +7,7 @@
 #include "alloc.h"
 #include "client.h"
 #include "clock.h"
+#include "hibernation.h"
 #include "session.h"
 #include "store.h"
 #include "subscription.h"
@@ -65,10 +66,15 @@ struct json_object *server_status(struct server *server)
 	return status;
 }
 
-void server_shut_down(struct server *server)
+static void leave(struct server *server)
 {
 	subscription_end(server, NULL); /* else their shims would start another daemon at once */
 	session_end_all(server);
 	zygote_end(server->zygote);
 	event_base_loopexit(server->base, NULL);
+}
+
+void server_shut_down(struct server *server)
+{
+	hibernation_of_all(server, leave);
 }

@@ -12,6 +12,8 @@
 
 struct adoption;
 struct client;
+struct departure;
+struct idling;
 struct listener;
 struct store;
 struct zygote;
@@ -31,6 +33,10 @@ struct server {
 	struct client_list clients;
 	size_t client_count;
 	struct adoption *adoption; /* NULL when it is over */
+	const char *state_directory;
+	struct idling *idling;
+	bool is_leaving;             /* sessions are hibernated, and nothing else is begun */
+	struct departure *departure; /* while they are */
 };
 
 /* {"name":..., "version":...} */

@@ -5,8 +5,10 @@
 
 #include "adoption.h"
 #include "alloc.h"
+#include "clock.h"
 #include "cloning.h"
 #include "evaluation.h"
+#include "hibernation.h"
 #include "log.h"
 #include "memo.h"
 #include "nesting.h"
@@ -149,7 +151,11 @@ static struct evaluation *first_wanted(struct session *session)
 	struct evaluation *evaluation;
 
 	TAILQ_FOREACH(evaluation, &session->evaluations, next)
-	if (session_reset_goes_on_alone(evaluation) || !conversation_congested(evaluation->request->conversation))
+	if (!evaluation->request)
+		return evaluation;
+	else if (session->server->is_leaving)
+		continue;
+	else if (session_reset_goes_on_alone(evaluation) || !conversation_congested(evaluation->request->conversation))
 		return evaluation;
 	return NULL;
 }
@@ -176,11 +182,15 @@ void session_advance(struct session *session)
 
 	if (session->state == SESSION_EMPTY)
 		cloning_refuse_all(session);
+	if (session->is_undecided)
+		return;
 	if (session->state == SESSION_EMPTY && !TAILQ_EMPTY(&session->evaluations))
 		session_spawn(session);
+	if (session->state == SESSION_READY)
+		hibernation_attend(session);
 	/* First come the results that the worker has brought along: one may be of what waits here. */
-	while (session->state == SESSION_READY && session->kept == 0 && session->exposed_seq <= session->stored_seq &&
-		(evaluation = first_wanted(session))) {
+	while (session->state == SESSION_READY && !session->is_undecided && session->kept == 0 &&
+		session->exposed_seq <= session->stored_seq && (evaluation = first_wanted(session))) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		if (evaluation->cloning) {
 			cloning_begin(session, evaluation);
@@ -211,6 +221,7 @@ static void enqueue(struct session *session, struct evaluation *evaluation)
 	evaluation->request->session = session;
 	evaluation->request->evaluation = evaluation;
 	TAILQ_INSERT_TAIL(&session->evaluations, evaluation, next);
+	hibernation_disturb(session);
 	session_advance(session);
 }
 
@@ -257,6 +268,7 @@ static void conclude(struct session *session, struct evaluation *evaluation, str
 	if (session_reset_goes_on(session, evaluation, result))
 		return;
 	evaluation_finish(evaluation, session, result);
+	hibernation_take_result(session, evaluation, result);
 	evaluation_free(evaluation);
 }
 
@@ -318,6 +330,7 @@ static void on_hello(void *context, const struct worker_hello *hello)
 	session->incarnation = hello->incarnation;
 	session->last_seq = hello->last_seq;
 	session->protected_seq = hello->protected_seq;
+	session->idle_since_ms = clock_ms();
 	session_enter(session, awaits_kept(session) ? SESSION_RUNNING : SESSION_READY);
 	if (hello->running_seq)
 		adopt_running(session, hello);
@@ -375,6 +388,7 @@ static void on_result(void *context, struct result *result)
 	bool is_kept = session->kept > 0;
 
 	session->kept -= is_kept;
+	session->idle_since_ms = clock_ms();
 	if (result->package.length > 0)
 		replace_text(&session->package, result->package.data);
 	if (session->state == SESSION_RUNNING && first && first->seq == result->seq) {
@@ -570,6 +584,7 @@ void session_release(struct session *session)
 	free(session->obituary);
 	free(session->epitaph);
 	free(session->unprotected);
+	free(session->awake);
 	free(session);
 }
 
@@ -625,6 +640,8 @@ struct json_object *session_status(const struct session *session)
 	json_object_object_add(status, "protected", json_object_new_int64((int64_t)session->protected_seq));
 	if (session->unprotected)
 		json_object_object_add(status, "unprotectedBecause", json_object_new_string(session->unprotected));
+	if (session->awake)
+		json_object_object_add(status, "awakeBecause", json_object_new_string(session->awake));
 	json_object_object_add(status, "directory", json_object_new_string(session->directory));
 	return status;
 }

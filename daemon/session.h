@@ -14,6 +14,7 @@
  *   REVIVING  --it has no copy-->           EMPTY
  *   EMPTY     --an evaluation is asked-->   WAITING
  *   READY     --it is reset-->              ENDING    --its process has ended-->  WAITING
+ *   READY     --it is in a file, see hibernation.h-->  ENDING  --its process has ended-->  no more
  *   any       --it is deleted-->            ENDING    --its process has ended-->  no more
  *   WAITING   --the zygote refuses-->       EMPTY
  *
@@ -91,6 +92,14 @@ struct session {
 	uint64_t received_seq;              /* results up to this one have come */
 	uint64_t stored_seq;                /* results up to this one are safe; the worker is told by `forget` */
 	uint64_t exposed_seq;               /* until this one is, nothing more is run: see evaluation_finish */
+	bool is_filed;                      /* its row names a state file; this and what follows: see hibernation.h */
+	bool is_undecided;                  /* the store has not told yet whether it does: nothing is evaluated */
+	bool is_hibernating;                /* and until it is, or stays, */
+	void (*hibernated)(void *context, const char *why_not); /* whoever asked for that waits; may be NULL */
+	void *hibernated_context;
+	unsigned restores;      /* tries to restore it */
+	char *awake;            /* why it could not be hibernated, NULL if there is no such reason */
+	uint64_t idle_since_ms; /* on the monotonic clock */
 	struct event *forget;
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */

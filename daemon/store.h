@@ -69,8 +69,9 @@ struct store_found_session {
 	const char *id;
 	const char *name; /* may be NULL */
 	const char *directory;
-	const char *limits; /* as limit_encode wrote them */
-	const char *reload; /* NULL unless a reset was broken off */
+	const char *limits;     /* as limit_encode wrote them */
+	const char *reload;     /* NULL unless a reset was broken off */
+	const char *state_file; /* NULL unless it is hibernated */
 	uint64_t last_seq;
 	uint64_t created_at;
 	bool has_history;
@@ -94,8 +95,9 @@ void store_forget_birth(struct store *store, const char *id);
 /* Sessions of that owner, as they are without a process, that were not used since that universal time. */
 void store_find_unused(
 	struct store *store, unsigned owner, uint64_t since, uint64_t most, store_ids_callback done, void *context);
-/* Unless it was used meanwhile. */
-void store_delete_unused(struct store *store, const char *id, uint64_t since);
+/* STORE_FAILED if it was used meanwhile. The context was allocated for this call: the store frees it. */
+void store_delete_unused(
+	struct store *store, const char *id, uint64_t since, store_status_callback done, void *context);
 
 /* Both: done may be NULL. The context was allocated for this call: the store frees it. */
 void store_set_limits(
@@ -103,6 +105,12 @@ void store_set_limits(
 /* What a reset has still to load; NULL: nothing. */
 void store_set_reload(
 	struct store *store, const char *session, const char *systems, store_status_callback done, void *context);
+
+/* Where its state is. */
+void store_set_state_file(
+	struct store *store, const char *session, const char *file, store_status_callback done, void *context);
+/* Nowhere any more; done comes when that has succeeded, however long it takes. */
+void store_clear_state_file(struct store *store, const char *session, store_status_callback done, void *context);
 
 struct store_evaluation {
 	const char *session;

@@ -9,6 +9,7 @@
 
 #include "alloc.h"
 #include "evaluation.h"
+#include "hibernation.h"
 #include "log.h"
 #include "sessionlock.h"
 #include "zygote.h"
@@ -60,6 +61,7 @@ static void fail_interrupted(
 	put_succession(&message, hello);
 	result_make_error(&result, seq, "WORKER-DIED", message.data);
 	evaluation_finish(evaluation, session, &result);
+	hibernation_take_result(session, evaluation, &result);
 	if (seq > session->received_seq)
 		session->received_seq = seq;
 	result_free(&result);
@@ -172,6 +174,8 @@ static bool settle_sent(struct session *session, const struct worker_hello *hell
 	if (sent->seq <= hello->last_seq) {
 		fail_interrupted(session, sent, sent->seq, hello);
 		is_told = true;
+	} else {
+		hibernation_drop(session, sent);
 	}
 	evaluation_free(sent);
 	return is_told;

@@ -10,10 +10,12 @@
 #include "arguments.h"
 #include "card.h"
 #include "conversation.h"
+#include "hibernation.h"
 #include "inquiry.h"
 #include "log.h"
 #include "server.h"
 #include "session.h"
+#include "statefile.h"
 
 #include <inttypes.h>
 
@@ -109,6 +111,7 @@ void tool_delete_session(struct server *server, struct request *request, struct 
 	} else {
 		session->deletion = request;
 		request->conversation->lookups++;
+		hibernation_forget(session);
 		session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
 		session_begin_ending(session, on_process_ended);
 		session_kill_process(session);
@@ -119,6 +122,9 @@ void finish_delete_session(struct request *request, struct json_object *data)
 {
 	struct text text = {0};
 
+	/* Also when the line comes again, because the daemon died before it could. */
+	if (session_id_valid(card_text(data, "id")))
+		statefile_remove(request->conversation->server, card_text(data, "id"));
 	text_printf(&text, "Deleted %s", card_text(data, "id"));
 	if (*card_text(data, "name"))
 		text_printf(&text, " \"%s\"", card_text(data, "name"));

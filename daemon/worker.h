@@ -83,6 +83,10 @@ struct work {
 /* The two halves of reset-session, in the old process and in the new one. */
 #define OPERATION_LOADED_SYSTEMS "loaded-systems"
 #define OPERATION_RELOAD_SYSTEMS "reload-systems"
+/* And of hibernating: the code is the path of a file; a second line tells the former not to leave out what is too big.
+ */
+#define OPERATION_SAVE_STATE "save-state"
+#define OPERATION_RESTORE_STATE "restore-state"
 
 void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, const struct frame_builder *origin,
 	const struct work *work);

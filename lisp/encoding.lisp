@@ -23,6 +23,12 @@
 
 (defvar *labels-given* 0)
 
+(defconstant +room+ 1000000
+  "How many conses, elements and slots all values may have together; they take some two seconds to write and read.")
+
+(defvar *room* +room+
+  "What is left of it.")
+
 (defvar *flaws* '()
   "What could not be kept of the value that is being encoded.")
 
@@ -76,6 +82,10 @@
 
 ;;; Encoding
 
+(defun spend-room (count)
+  (when (minusp (decf *room* count))
+    (error "too big to be written")))
+
 (defun flaw (object)
   "OBJECT cannot be kept. NIL takes its place."
   (pushnew (typecase object
@@ -118,6 +128,7 @@
   (let* ((first (noting-encoding list (cons nil nil)))
          (last first))
     (loop
+      (spend-room 1)
       (setf (car last) (encode (car list)))
       (let ((rest (cdr list)))
         (when (or (atom rest) (gethash rest *encoded*))
@@ -134,6 +145,7 @@
     encoding))
 
 (defun encode-array (array)
+  (spend-room (array-total-size array))
   (call-encoding array :array 5
                  (lambda (encoding)
                    (replace encoding
@@ -146,6 +158,7 @@
                             :start1 1))))
 
 (defun encode-hash-table (table)
+  (spend-room (hash-table-count table))
   (if (or (ext:hash-table-weakness table)
           (not (member (hash-table-test table) '(eq eql equal equalp))))
       (flaw table)
@@ -215,15 +228,24 @@
     (symbol (encode-symbol object))
     (float (encode-float object))
     (number (if (plain-number-p object) object (flaw object)))
-    ((or character simple-string simple-bit-vector pathname) object)
+    ((or simple-string simple-bit-vector)
+     (spend-room (floor (length object) 16))
+     object)
+    ((or character pathname) object)
     (t (or (known-encoding object)
            (encode-composite object)))))
 
 (defun encode-value (value)
-  "The encoding of VALUE, what of it cannot be kept, and whether anything can."
-  (let* ((*flaws* '())
-         (encoding (encode value)))
-    (values encoding (reverse *flaws*) (or encoding (null value)))))
+  "The encoding of VALUE, what of it cannot be kept, and whether anything can; as a fourth value, true if encoding it
+failed. Then what was encoded may have been left half-way, and nothing is shared with that."
+  (let ((*flaws* '())
+        (room *room*))
+    (handler-case (let ((encoding (encode value)))
+                    (values encoding (reverse *flaws*) (or encoding (null value))))
+      (serious-condition (condition)
+        (setf *room* room)
+        (clrhash *encoded*)
+        (values nil (list (safe-message condition)) nil t)))))
 
 ;;; Writing: *PRINT-CIRCLE* would look for labels again, and take ten times as long
 

@@ -14,6 +14,9 @@
 (defvar *state* nil
   "The stream that records are written to.")
 
+(defvar *omitted* '()
+  "The names of what could not be written although it might be kept.")
+
 (defun put-record (name kind &rest arguments)
   (format *state* "~S~%~S~%" name (cons kind arguments)))
 
@@ -284,10 +287,9 @@
 
 (defun encoded-place (place name value)
   "A list of the encoding of VALUE, behind the PLACE where it is; what cannot be kept of it is written at once."
-  (multiple-value-bind (encoding flaws some)
-      (handler-case (encode-value value)
-        (serious-condition (condition)
-          (values nil (list (safe-message condition)) nil)))
+  (multiple-value-bind (encoding flaws some failed) (encode-value value)
+    (when failed
+      (push name *omitted*))
     (dolist (flaw flaws)
       (lose name (if some (format nil "~A in it is gone" flaw) flaw)))
     (and some (list (cons place encoding)))))
@@ -318,7 +320,8 @@
   "All in one record, because values share what is in them."
   (let ((*encoded* (make-object-table))
         (*labels* (make-object-table))
-        (*labels-given* 0))
+        (*labels-given* 0)
+        (*room* +room+))
     (let ((places (append (variable-places symbols) (class-slot-places symbols)))) ; which may write what is lost
       (format *state* "~S~%(~S" "values" :values)
       (dolist (place places)
@@ -358,19 +361,28 @@
     (put-prompt)
     (put-record "end" :end)))
 
+(defun check-omitted ()
+  (when *omitted*
+    (error "~A is too big to be written." (first *omitted*))))
+
 (defun check-threads ()
   (let ((threads (remove *main-process* (mp:all-processes))))
     (when threads
       (error "It runs ~R Lisp thread~:P." (length threads)))))
 
-(defun save-state (file)
-  "The operation: FILE becomes, at once, the session's state."
+(defun save-state (text)
+  "The operation: the file that the first line of TEXT names becomes, at once, the session's state. If there is a second
+line, WHOLE, a value that is too big is an error; otherwise it is one of those that are not kept."
   (check-threads)
-  (let* ((file (pathname file))
-         (new (make-pathname :type "new" :defaults file)))
+  (let* ((lines (text-lines text))
+         (file (pathname (first lines)))
+         (new (make-pathname :type "new" :defaults file))
+         (*omitted* '()))
     (with-open-file (*state* new :direction :output :if-exists :supersede :external-format :utf-8)
       (ext:chmod new #o600)
       (with-state-syntax (put-state))
+      (when (rest lines)
+        (check-omitted))
       (synchronize *state*))
     (rename-file new file :if-exists t)
     ""))

@@ -26,7 +26,7 @@ enum { EXIT_GOOD = 0, EXIT_BAD = 1, EXIT_USAGE = 2, EXIT_NOBODY = 3 };
 struct options {
 	struct wish wish;
 	bool json;
-	const char *file;
+	const char *argument;
 };
 
 struct command {
@@ -34,7 +34,7 @@ struct command {
 	const char *usage;
 	const char *task;
 	int (*run)(const struct options *options);
-	bool takes_file;
+	const char *takes; /* that it needs an argument; NULL: it has none */
 };
 
 /* ---- what status and shutdown share */
@@ -54,19 +54,20 @@ static int reach(struct mcp_client *client)
 	}
 }
 
-/* The result of a method of the daemon's own; NULL if there is none, and then that was said. */
-static json_object *call(struct mcp_client *client, const char *method, json_object *params)
+/* The result of a method of the daemon's own; NULL if there is none, and then that was said. Takes over params. */
+static json_object *call(struct mcp_client *client, const char *method, json_object *params, int64_t limit)
 {
-	json_object *answer = NULL, *result = NULL, *error = NULL, *message = NULL;
-	enum mcp_status status = mcp_wait(client, mcp_request(client, method, params), ANSWER_WAIT, &answer);
+	json_object *answer = NULL, *result = NULL, *error = NULL, *words = NULL;
+	enum mcp_status status = mcp_wait(client, mcp_request(client, method, params), limit, &answer);
 
 	if (status == MCP_ANSWERED && json_object_object_get_ex(answer, "result", &result)) {
 		json_object_get(result);
 	} else if (status == MCP_ANSWERED) {
-		if (json_object_object_get_ex(answer, "error", &error))
-			json_object_object_get_ex(error, "message", &message);
+		if (json_object_object_get_ex(answer, "error", &error) &&
+			!json_object_object_get_ex(error, "data", &words))
+			json_object_object_get_ex(error, "message", &words);
 		fprintf(stderr, "cl-mcpctl: the daemon refused: %s\n",
-			message ? json_object_get_string(message) : json_object_to_json_string(answer));
+			words ? json_object_get_string(words) : json_object_to_json_string(answer));
 	} else {
 		fprintf(stderr, "cl-mcpctl: the daemon did not answer%s%s\n", status == MCP_LOST ? ": " : "",
 			status == MCP_LOST ? mcp_reason(client) : "");
@@ -173,7 +174,7 @@ static int run_status(const struct options *options)
 	int status = reach(&client);
 
 	if (status == EXIT_GOOD) {
-		json_object *result = call(&client, "cl-mcpd/status", NULL);
+		json_object *result = call(&client, "cl-mcpd/status", NULL, ANSWER_WAIT);
 
 		if (!result)
 			status = EXIT_BAD;
@@ -182,6 +183,25 @@ static int run_status(const struct options *options)
 				result, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
 		else
 			print_status(result);
+		json_object_put(result);
+	}
+	mcp_close(&client);
+	return status;
+}
+
+/* ---- hibernate */
+
+static int run_hibernate(const struct options *options)
+{
+	struct mcp_client client = {0};
+	int status = reach(&client);
+
+	if (status == EXIT_GOOD) {
+		json_object *params = json_object_new_object();
+		json_object_object_add(params, "session", json_object_new_string(options->argument));
+		json_object *result = call(&client, "cl-mcpd/hibernate", params, END_WAIT);
+		if (!result)
+			status = EXIT_BAD;
 		json_object_put(result);
 	}
 	mcp_close(&client);
@@ -242,10 +262,10 @@ static int run_chore(const char *method, json_object *params, const char *outcom
 		mcp_close(&client);
 		return status;
 	}
-	json_object *begun = call(&client, method, params);
+	json_object *begun = call(&client, method, params, ANSWER_WAIT);
 	while (begun) {
 		json_object_put(chore);
-		chore = call(&client, "cl-mcpd/chore", NULL);
+		chore = call(&client, "cl-mcpd/chore", NULL, ANSWER_WAIT);
 		if (!chore || strcmp(text_of(chore, "state"), "running") != 0)
 			break;
 		show_progress(chore);
@@ -260,7 +280,7 @@ static int run_chore(const char *method, json_object *params, const char *outcom
 
 static int run_backup(const struct options *options)
 {
-	return run_chore("cl-mcpd/backup", file_params(options->file), "The database is copied.");
+	return run_chore("cl-mcpd/backup", file_params(options->argument), "The database is copied.");
 }
 
 static int run_compact(const struct options *options)
@@ -326,12 +346,15 @@ static int run_help(const struct options *options);
 
 static const struct command commands[] = {
 	{"repl", "repl [--session ID|NAME | --resume]", "a Lisp prompt, on a new session or on that one", run_repl,
-		false},
-	{"status", "status [--json]", "show the daemon, its clients and its sessions", run_status, false},
-	{"backup", "backup FILE", "copy the database into a new file, while it is used", run_backup, true},
-	{"compact", "compact", "write the database anew, without its gaps", run_compact, false},
-	{"shutdown", "shutdown", "end the daemon and all sessions", run_shutdown, false},
-	{"help", "help", "show this", run_help, false},
+		NULL},
+	{"status", "status [--json]", "show the daemon, its clients and its sessions", run_status, NULL},
+	{"hibernate", "hibernate ID|NAME", "put a session into a file until it is used again", run_hibernate,
+		"this command needs a session"},
+	{"backup", "backup FILE", "copy the database into a new file, while it is used", run_backup,
+		"this command needs a file"},
+	{"compact", "compact", "write the database anew, without its gaps", run_compact, NULL},
+	{"shutdown", "shutdown", "end the daemon and all processes of sessions", run_shutdown, NULL},
+	{"help", "help", "show this", run_help, NULL},
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(*commands))
 
@@ -414,14 +437,14 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind == argc)
-		return wrong_usage("which command?", "repl, status, backup, compact, shutdown or help");
+		return wrong_usage("which command?", "repl, status, hibernate, backup, compact, shutdown or help");
 	const struct command *command = find_command(argv[optind]);
 	if (!command)
 		return wrong_usage("unknown command", argv[optind]);
-	if (command->takes_file && optind + 1 == argc)
-		return wrong_usage("this command needs a file", command->name);
-	if (command->takes_file)
-		options.file = argv[++optind];
+	if (command->takes && optind + 1 == argc)
+		return wrong_usage(command->takes, command->name);
+	if (command->takes)
+		options.argument = argv[++optind];
 	if (optind + 1 < argc)
 		return wrong_usage("unexpected argument", argv[optind + 1]);
 	if (!wish_settle(&options.wish))

@@ -9,13 +9,17 @@ INSERT OR IGNORE INTO sessions (id, name, owner, directory, created_at, updated_
     max(?5, unixepoch() + 2208988800), ?6, ?7, ifnull(?8, 'CL-USER'), ?9);
 
 -- find_session:
-SELECT id, name, directory, last_seq, limits, reload, created_at, has_history FROM sessions WHERE (id = ?1 OR name = ?1) AND owner = ?2;
+SELECT id, name, directory, last_seq, limits, reload, created_at, has_history, state_file FROM sessions
+  WHERE (id = ?1 OR name = ?1) AND owner = ?2;
 
 -- set_limits:
 UPDATE sessions SET limits = ?2 WHERE id = ?1;
 
 -- set_reload:
 UPDATE sessions SET reload = ?2 WHERE id = ?1;
+
+-- set_state_file:
+UPDATE sessions SET state_file = ?2 WHERE id = ?1;
 
 -- add_evaluation:
 INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation)
@@ -35,10 +39,10 @@ SELECT stored_bytes FROM owners WHERE owner = ?1;
 -- find_unused:
 -- Since ?2; the longest unused ones first, ?3 of them.
 SELECT group_concat(id, ' ') FROM
-  (SELECT id FROM sessions WHERE owner = ?1 AND updated_at < ?2 AND state_file IS NULL ORDER BY updated_at LIMIT ?3);
+  (SELECT id FROM sessions WHERE owner = ?1 AND updated_at < ?2 ORDER BY updated_at LIMIT ?3);
 
 -- delete_unused:
-DELETE FROM sessions WHERE id = ?1 AND updated_at < ?2 AND state_file IS NULL;
+DELETE FROM sessions WHERE id = ?1 AND updated_at < ?2 RETURNING 1;
 
 -- add_output:
 INSERT OR IGNORE INTO outputs (session, seq, stream, text, is_whole)

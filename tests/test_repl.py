@@ -240,7 +240,7 @@ def test_help_version_and_wrong_usage(directory):
     for arguments in (["--help"], ["help"]):
         shown = control(directory, *arguments)
         assert shown.returncode == 0
-        for word in ("repl", "status", "shutdown", "--session", "--resume", "--json", "Exit status"):
+        for word in ("repl", "status", "hibernate", "shutdown", "--session", "--resume", "--json", "Exit status"):
             assert word in shown.stdout
     assert control(directory, "--version").stdout.startswith("cl-mcpctl 0.")
     for arguments in ([], ["nonsense"], ["status", "extra"], ["--nonsense"], ["repl", "--session"]):

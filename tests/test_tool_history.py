@@ -127,7 +127,8 @@ def test_a_session_without_history_keeps_its_numbers_and_no_contents(own_runtime
     client.end_of_input()
     client.wait()
     own_runtime.control("shutdown")
-    assert not [path for path in own_runtime.database.parent.iterdir() if b"whisper" in path.read_bytes()]
+    files = [path for path in own_runtime.database.parent.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"whisper" in path.read_bytes()]
 
 
 # ---- add-message

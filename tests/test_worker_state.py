@@ -128,6 +128,8 @@ LOST = {
     "closures as values": ("(defvar *x* (let ((n 0)) (lambda () (incf n))))", "*X*: a function without source"),
     "methods that are closures": ("(let ((n 0)) (defmethod m ((x integer)) (incf n)))", "(METHOD M (INTEGER)): a closure over N"),
     "native functions": ("(setf (fdefinition 'f) (compile nil '(lambda (x) x)))", "F: native code without source"),
+    "what is too big": ("(defvar *x* (make-array 2000000 :element-type '(unsigned-byte 8))) (defvar *y* (vector 1 2))",
+                        "*X*: too big to be written"),
     "locks": ("(defvar *x* (mp:make-lock))", "*X*: an object of type MP:LOCK"),
     "random states": ("(defvar *x* (make-random-state t))", "*X*: an object of type RANDOM-STATE"),
     "weak tables": ("(defvar *x* (make-hash-table :weakness :key))", "*X*: an object of type HASH-TABLE"),

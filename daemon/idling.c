@@ -1,0 +1,87 @@
+/*
+ * idling.c - looks at all sessions once a second.
+ */
+#include "idling.h"
+
+#include "alloc.h"
+#include "clock.h"
+#include "hibernation.h"
+#include "server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* However short memory is, a session is let alone for so long after it was used: its client may be about to go on. */
+#define LEAST_IDLE_MS 3000
+
+static const struct timeval look_time = {1, 0};
+
+struct idling {
+	struct server *server;
+	struct idling_limits limits;
+	struct event *look;
+};
+
+/* What can be had without swapping, in megabytes; as much as one likes if the kernel does not tell. */
+static uint64_t available_memory(void)
+{
+	static const char label[] = "MemAvailable:";
+	uint64_t kilobytes = UINT64_MAX;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	while (file && kilobytes == UINT64_MAX && fgets(line, sizeof(line), file))
+		if (strncmp(line, label, sizeof(label) - 1) == 0)
+			kilobytes = strtoull(line + sizeof(label) - 1, NULL, 10);
+	if (file)
+		fclose(file);
+	return kilobytes / 1024;
+}
+
+static struct session *idle_longest(const struct server *server)
+{
+	struct session *session, *found = NULL;
+
+	LIST_FOREACH(session, &server->roster.sessions, next)
+	if (hibernation_is_possible(session) && (!found || session->idle_since_ms < found->idle_since_ms))
+		found = session;
+	return found;
+}
+
+/* One each time: then memory is looked at again, and whoever has many sessions does not feel it. */
+static void on_look(evutil_socket_t fd, short what, void *context)
+{
+	const struct idling *idling = context;
+	const struct idling_limits *limits = &idling->limits;
+	struct session *session = idle_longest(idling->server);
+
+	(void)fd;
+	(void)what;
+	if (!session || idling->server->is_leaving)
+		return;
+	uint64_t idle_ms = clock_ms() - session->idle_since_ms;
+	bool is_late = limits->after > 0 && (double)idle_ms >= limits->after * 1000;
+	bool is_in_the_way =
+		limits->keep_free > 0 && idle_ms >= LEAST_IDLE_MS && available_memory() < limits->keep_free;
+	if (is_late || is_in_the_way)
+		hibernation_begin(session, NULL, NULL);
+}
+
+struct idling *idling_start(struct server *server, const struct idling_limits *limits)
+{
+	struct idling *idling = new_zeroed(sizeof(*idling));
+
+	idling->server = server;
+	idling->limits = *limits;
+	idling->look = must(event_new(server->base, -1, EV_PERSIST, on_look, idling));
+	if (limits->after > 0 || limits->keep_free > 0)
+		event_add(idling->look, &look_time);
+	return idling;
+}
+
+void idling_stop(struct idling *idling)
+{
+	event_free(idling->look);
+	free(idling);
+}

@@ -1,0 +1,26 @@
+/*
+ * idling.h - which sessions are hibernated by themselves: those that nobody has used for long, and while memory is
+ * short those that were used longest ago.
+ */
+#ifndef IDLING_H
+#define IDLING_H
+
+#include <stdint.h>
+
+struct idling;
+struct server;
+
+struct idling_limits {
+	double after;       /* seconds; 0 for never */
+	uint64_t keep_free; /* megabytes of memory; 0 for none */
+};
+
+#define IDLING_LIMITS_DEFAULT                          \
+	{                                              \
+		.after = 7 * 86400.0, .keep_free = 128 \
+	}
+
+struct idling *idling_start(struct server *server, const struct idling_limits *limits);
+void idling_stop(struct idling *idling);
+
+#endif
