@@ -128,7 +128,7 @@
            (values (list (car access)) t))
           (t
            (multiple-value-bind (lambda-list known)
-               (ext:function-lambda-list (if (macro-function-p name) name function))
+               (function-lambda-list (if (macro-function-p name) name function))
              (values lambda-list (or known (interpreted-macro-p name))))))))
 
 (defun function-entry (name)

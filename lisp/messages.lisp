@@ -201,9 +201,25 @@
         (format nil "~%Its lambda list is ~A." (list-text lambda-list)))
       ""))
 
+(defun named-bytecode-p (function)
+  "True if FUNCTION is a global function that was compiled to bytecode, here or in a file."
+  (and (typep function 'compiled-function)
+       (let ((name (si::compiled-function-name function)))
+         (and (si:valid-function-name-p name)
+              (fboundp name)
+              (eq (fdefinition name) function)))
+       (nth-value 1 (si::bc-split function))
+       t))
+
+(defun function-lambda-list (function)
+  "The lambda list of FUNCTION, which may be the name of a macro; as a second value, whether it is known. ECL remembers
+those of bytecode that it has loaded from a file, but for empty ones."
+  (multiple-value-bind (lambda-list known) (ext:function-lambda-list function)
+    (values lambda-list (or (eq known t) (named-bytecode-p function)))))
+
 (defun called-lambda-list (function)
-  "The lambda list of FUNCTION, which is a function or a name; as a second value, whether it is known."
-  (multiple-value-bind (lambda-list known) (ignore-errors (ext:function-lambda-list (called-function function)))
+  "The same of a FUNCTION that was called, or of its name."
+  (multiple-value-bind (lambda-list known) (ignore-errors (function-lambda-list (called-function function)))
     (values lambda-list (eq known t))))
 
 (defun misused-macro (condition)

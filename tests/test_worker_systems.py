@@ -111,6 +111,14 @@ def test_a_name_can_be_typed_as_lisp_does(worker, place, typed):
     assert answer(worker, typed) == "Loading system: mine\nLoaded: mine"
 
 
+def test_lambda_lists_of_what_was_loaded_are_known_also_if_they_are_empty(worker, place):
+    define(place, "mine", "(defun none () 1) (defun two (a &key b) (list a b))")
+    answer(worker, "mine")
+    assert worker.value("functions", operation="list-definitions") == "[Functions]\n- NONE ()\n- TWO (A &KEY B)"
+    assert worker.evaluate("(none 1)").error_message == (
+        "Too many arguments passed to function NONE.\nArgument list: (1)\nIts lambda list is ().")
+
+
 def test_changes_since_the_last_time_are_loaded(worker, place):
     define(place, "mine", "(defvar *n* 1)", "(defun f () :old)")
     answer(worker, "mine")
