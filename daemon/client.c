@@ -188,6 +188,17 @@ struct recall {
 	uint8_t nonce[LINK_NONCE_SIZE];
 };
 
+/* It comes back, and perhaps the disk does until then. */
+static void refuse_unknown(struct client *client)
+{
+	const char *problem = store_problem(client->server->store);
+	char why[768];
+
+	snprintf(why, sizeof(why), "what it had agreed on with this client cannot be looked up: %s",
+		problem ? problem : "the database does not answer");
+	refuse(client, why);
+}
+
 /* The shim has spoken with a former daemon: what it agreed on there holds on. */
 static void on_conversation_found(void *context, enum store_status status, const struct store_conversation *found)
 {
@@ -198,10 +209,9 @@ static void on_conversation_found(void *context, enum store_status status, const
 		return;
 	conversation->recalling = false;
 	if (status == STORE_FAILED) {
-		/* It comes back, and perhaps the disk does until then. */
 		conversation->recalled = false;
 		if (conversation->client)
-			client_free(conversation->client);
+			refuse_unknown(conversation->client);
 		return;
 	}
 	if (found) {

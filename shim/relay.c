@@ -239,6 +239,16 @@ static void daemon_is_well(struct relay *relay)
 	relay->reported = false;
 }
 
+/* It has taken us, but cannot serve us: somebody has to repair something first. */
+static void take_refusal(struct relay *relay, const struct field *text)
+{
+	char why[sizeof(relay->dial.reason)];
+
+	snprintf(why, sizeof(why), "%.*s", (int)text->length, text->data ? (const char *)text->data : "");
+	lose_link(relay, why);
+	answer_all(relay);
+}
+
 static void take_frame(struct relay *relay, struct frame *frame)
 {
 	struct field field, text = {0};
@@ -262,6 +272,9 @@ static void take_frame(struct relay *relay, struct frame *frame)
 		break;
 	case LINK_PONG:
 		break;
+	case LINK_REFUSED:
+		take_refusal(relay, &text);
+		return;
 	default:
 		return; /* of a newer version, perhaps */
 	}

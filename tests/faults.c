@@ -49,7 +49,7 @@ __attribute__((constructor)) static void begin(void)
 	if (strcmp(program_invocation_short_name, "cl-mcpd") != 0)
 		return;
 	unsetenv("LD_PRELOAD");
-	clock_offset = offset ? atol(offset) : 0;
+	clock_offset = offset ? strtol(offset, NULL, 10) : 0;
 	if (!path)
 		return;
 	int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -92,7 +92,7 @@ static bool is_watched_path(const char *path)
 }
 
 /* The function that this one stands in front of. */
-#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+#define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
 static mode_t mode_of(int flags, va_list arguments)
 {

@@ -217,17 +217,17 @@ class Runtime:
     def control(self, *arguments, timeout=PATIENCE):
         return self.run("cl-mcpctl", *arguments, timeout=timeout)
 
-    def start_faulty_daemon(self, **faults):
-        """The same with what tests/faults.c understands."""
+    def use_faults(self, **faults):
+        """Every daemon from now on gets what tests/faults.c understands."""
         # The sanitizers want to come first; they need not.
         sanitizers = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-        return self.start_daemon(LD_PRELOAD=str(FAULTS), ASAN_OPTIONS=sanitizers, **faults)
+        self.environment.update(LD_PRELOAD=str(FAULTS), ASAN_OPTIONS=sanitizers, **faults)
 
-    def start_daemon(self, *options, **environment):
-        """Starts a daemon by hand, with more in its environment; whoever calls ends it."""
+    def start_daemon(self, *options):
+        """Starts a daemon by hand; whoever calls ends it."""
         with open(self.directory / "log", "ab") as log:
-            process = subprocess.Popen([self.programs / "cl-mcpd", *options], env={**self.environment, **environment},
-                                       cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen([self.programs / "cl-mcpd", *options], env=self.environment, cwd=self.directory,
+                                       stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         lock = self.directory / "lock"
         wait_until(lock.exists, "it takes the lock")
         wait_until(lambda: lock.read_text().split()[:1] == [str(process.pid)] and (self.directory / "socket").exists(), "it listens")

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import FAULTS, wait_until
+from harness import FAULTS, alive, wait_until
 from link_driver import frame
 
 
@@ -96,14 +96,16 @@ def test_what_the_daemon_remembers_of_a_session_is_what_the_disk_holds(own_runti
 def test_times_of_a_wrong_clock_are_replaced_and_logged(own_runtime, offset):
     if not FAULTS.is_file():
         pytest.skip(f"{FAULTS} is not there: make unit-tests builds it")
-    daemon = own_runtime.start_faulty_daemon(CLOCK_OFFSET=str(offset))
+    own_runtime.use_faults(CLOCK_OFFSET=str(offset))
     with own_runtime.client("--session", "work") as client:
         client.open().evaluate("(+ 1 2)")
         wait_until(lambda: client.tool("session-info").structured["messages"] == 2, "it is stored")
         created = client.tool("session-info").structured["created_at"]
     assert created >= 3786825600 and ("INVALID-TIMESTAMP" in own_runtime.log_tail()) == (offset < 0)
-    os.kill(daemon.pid, signal.SIGTERM)
-    daemon.wait(30)
+    daemon = own_runtime.daemon_pid()
+    os.kill(daemon, signal.SIGTERM)
+    wait_until(lambda: not alive(daemon), "it has left")
+    own_runtime.use_faults(CLOCK_OFFSET="0")
     with own_runtime.client() as client:
         card = client.open().tool("session-info", session="work").structured
         messages = client.tool("session-history", session="work").structured["messages"]
