@@ -436,6 +436,19 @@ void store_find_conversation(struct store *store, const uint8_t nonce[static LIN
 	store_enqueue(store, job);
 }
 
+void store_add_subscription(
+	struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const struct store_subscription *subscription)
+{
+	struct job *job = job_new(DATABASE_SUBSCRIBE, true);
+
+	job_put_number(job, subscription->owner);
+	job_put_nonce(job, nonce);
+	job_put_text(job, subscription->uri);
+	job_put_text(job, subscription->session);
+	job_put_number(job, subscription->most);
+	store_enqueue(store, job);
+}
+
 void store_use_session(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *session)
 {
 	struct job *job = job_new(DATABASE_USE_SESSION, true);

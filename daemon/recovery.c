@@ -10,6 +10,7 @@
 #include "server.h"
 #include "session.h"
 #include "store.h"
+#include "subscription.h"
 
 void recovery_fill_store(void *context)
 {
@@ -23,6 +24,7 @@ void recovery_fill_store(void *context)
 	{
 		if (conversation->saved)
 			conversation_save(conversation, NULL, NULL);
+		subscription_restore(conversation);
 		if (conversation->used)
 			store_use_session(server->store, conversation->nonce, conversation->used);
 	}

@@ -203,6 +203,17 @@ typedef void (*store_conversation_callback)(
 void store_find_conversation(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
 	store_conversation_callback done, void *context);
 
+struct store_subscription {
+	unsigned owner;
+	const char *uri;
+	const char *session; /* NULL: it is of no single one */
+	unsigned most;       /* that a conversation may have */
+};
+
+/* Of a conversation that is saved already, unless there is no such session. */
+void store_add_subscription(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE],
+	const struct store_subscription *subscription);
+
 /* The conversation, which is saved already, uses that session: the last one of its client's from its directory. */
 void store_use_session(struct store *store, const uint8_t nonce[static LINK_NONCE_SIZE], const char *session);
 

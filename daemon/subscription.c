@@ -7,6 +7,7 @@
 #include "conversation.h"
 #include "jsontext.h"
 #include "server.h"
+#include "store.h"
 
 #include <event2/event.h>
 
@@ -285,6 +286,22 @@ void subscription_recall(struct conversation *conversation, const char *subscrip
 	}
 	json_object_put(list);
 	stream_renew(stream);
+}
+
+void subscription_restore(const struct conversation *conversation)
+{
+	const struct subscription *subscription;
+
+	if (!conversation->stream)
+		return;
+	LIST_FOREACH(subscription, &conversation->stream->subscriptions, next)
+	store_add_subscription(conversation->server->store, conversation->nonce,
+		&(struct store_subscription){
+			.owner = conversation->owner,
+			.uri = subscription->uri,
+			.session = subscription->session[0] ? subscription->session : NULL,
+			.most = SUBSCRIPTIONS_MAX,
+		});
 }
 
 void subscription_renew(struct conversation *conversation)

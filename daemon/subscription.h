@@ -61,6 +61,8 @@ void stream_renew(struct stream *stream);
 struct stream *subscription_begin(struct conversation *conversation);
 /* The same for one that had begun with a former daemon; subscriptions as the store has them. */
 void subscription_recall(struct conversation *conversation, const char *subscriptions);
+/* The store has lost what it had of it. */
+void subscription_restore(const struct conversation *conversation);
 /* Its client has come back, and may have lost what it was told. */
 void subscription_renew(struct conversation *conversation);
 /* Its client reads again. */

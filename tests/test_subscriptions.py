@@ -402,6 +402,32 @@ def test_what_happens_while_the_daemon_dies_is_told_by_the_next(own_runtime):
         wait_told(client, UPDATED)
 
 
+def test_subscriptions_outlive_a_damaged_database(own_runtime):
+    actor, client = own_runtime.client().open(), own_runtime.client().open()
+    session = actor.evaluate("1").structured["session"]
+    listener = Listener(client, [uri_of(session, "/transcript"), "lisp://sessions"])
+    daemon = own_runtime.daemon_pid()
+    os.kill(daemon, signal.SIGSTOP)
+    with sqlite3.connect(own_runtime.database) as database:
+        database.execute("UPDATE sessions SET model = 'm'")  # so that the daemon reads its pages anew
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    with open(own_runtime.database, "r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(own_runtime.database.stat().st_size - 4096))
+    os.kill(daemon, signal.SIGCONT)
+    wait_until(lambda: not actor.tool("add-message", role="user", content="x").is_error, "a new one is made")
+    wait_until(lambda: rows(own_runtime) == 2, "they are stored again")
+    os.kill(daemon, signal.SIGKILL)
+    assert actor.evaluate("2").text == "=> 2"
+    wait_told(client, LIST_CHANGED)
+    listener.forget()
+    actor.tool("add-message", role="user", content="y")
+    for uri in (uri_of(session, "/transcript"), "lisp://sessions"):
+        wait_told(client, UPDATED, uri)
+
+
 def test_a_client_that_leaves_takes_its_subscriptions_along(lisp, runtime, mark):
     lisp.result("resources/subscribe", {"uri": uri_of(mark)})
     assert rows(runtime, uri_of(mark)) == 1
