@@ -45,7 +45,8 @@ static int take_lock(const char *directory)
 		return status;
 	}
 	int length = snprintf(pid, sizeof(pid), "%d\n", getpid());
-	if (ftruncate(fd, 0) < 0 || write(fd, pid, (size_t)length) != length)
+	/* In this order nobody ever reads it empty. */
+	if (write(fd, pid, (size_t)length) != length || ftruncate(fd, length) < 0)
 		log_warning("the lock could not be labelled: %s", strerror(errno));
 	return fd;
 }
