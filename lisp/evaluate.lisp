@@ -53,11 +53,21 @@
         (put-error (public-type condition) (safe-message condition)))
     (report-calls (calls-to-show condition) condition)))
 
+(defun thread-frames (condition)
+  "Lines like those of a backtrace; none where a stack is exhausted, because there is no room to print them."
+  (unless (typep condition 'ext:stack-overflow)
+    (loop for call in (calls-to-show condition)
+          for number from 0
+          collect (format nil "~D: ~A" number (call-text call)))))
+
 (defun report-in-thread (condition)
-  "A thread of the user's has no evaluation to end; what went wrong shows on standard error."
+  "A thread of the user's has no evaluation to end; what went wrong shows on standard error, written at once so that the
+reports of several do not mix."
   (with-report-syntax
-    (format *stderr* "~&; Error in ~A: ~S~%; ~A~%"
-            mp:*current-process* (public-type condition) (safe-message condition))))
+    (let ((lines (append (text-lines (safe-message condition)) (ignore-errors (thread-frames condition)))))
+      (fresh-line *stderr*)
+      (write-string (format nil "; Error in ~A: ~S~%~{; ~A~%~}" mp:*current-process* (public-type condition) lines)
+                    *stderr*))))
 
 (defun call-debugger-hook (condition)
   "The standard way for user code to have a say."

@@ -231,13 +231,6 @@
 
 ;;; Loading what another process of the session had loaded
 
-(defun text-lines (text)
-  (with-input-from-string (stream text)
-    (loop for line = (read-line stream nil)
-          while line
-          unless (string= line "")
-            collect line)))
-
 (defun provided-p (name)
   (member name *modules* :test #'string-equal))
 

@@ -89,6 +89,14 @@ the user's or at length."
     (values (or text (unprintable-text object))
             (null text))))
 
+(defun text-lines (text)
+  "Those that are not empty."
+  (with-input-from-string (stream text)
+    (loop for line = (read-line stream nil)
+          while line
+          unless (string= line "")
+            collect line)))
+
 ;;; Values
 
 (defun print-value (value)

@@ -182,11 +182,13 @@ def test_frames_and_their_number_are_bounded(worker):
 
 
 def test_errors_of_other_threads_show_on_standard_error(worker):
-    result = worker.evaluate("(progn (mp:process-join (mp:process-run-function 'q (lambda () (/ 1 0)))) 7)")
+    worker.evaluate("(defun half (x &key by) (list (/ x by)))")
+    result = worker.evaluate("(progn (mp:process-join (mp:process-run-function 'q (lambda (y) (half y :by 0)) 1)) 7)")
     assert result.value == ["7"]
-    assert re.sub(rb"0x[0-9a-f]+", b"0x", result.stderr) == (
-        b"; Error in #<process Q 0x>: DIVISION-BY-ZERO\n"
-        b"; arithmetic error DIVISION-BY-ZERO signalled\nOperation was (/ 1 0).\n")
+    assert re.sub(r"0x[0-9a-f]+", "0x", result.stderr.decode()) == (
+        "; Error in #<process Q 0x>: DIVISION-BY-ZERO\n"
+        "; arithmetic error DIVISION-BY-ZERO signalled\n; Operation was (/ 1 0).\n"
+        "; 0: (/ 1 0)\n; 1: (HALF 1 :BY 0)\n; 2: ((LAMBDA (Y)) 1)\n")
 
 
 # ---- random programs: a chain of functions that call each other in all manners, the last of which fails
