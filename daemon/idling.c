@@ -1,5 +1,5 @@
 /*
- * idling.c - looks at all sessions once a second.
+ * idling.c - looks at all sessions once a second while there are any.
  */
 #include "idling.h"
 
@@ -58,6 +58,8 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
+	if (!LIST_EMPTY(&idling->server->roster.sessions))
+		event_add(idling->look, &look_time);
 	if (!session || idling->server->is_leaving)
 		return;
 	uint64_t idle_ms = clock_ms() - session->idle_since_ms;
@@ -74,10 +76,16 @@ struct idling *idling_start(struct server *server, const struct idling_limits *l
 
 	idling->server = server;
 	idling->limits = *limits;
-	idling->look = must(event_new(server->base, -1, EV_PERSIST, on_look, idling));
-	if (limits->after > 0 || limits->keep_free > 0)
-		event_add(idling->look, &look_time);
+	idling->look = must(evtimer_new(server->base, on_look, idling));
 	return idling;
+}
+
+void idling_watch(struct idling *idling)
+{
+	bool is_on = idling->limits.after > 0 || idling->limits.keep_free > 0;
+
+	if (is_on && !event_pending(idling->look, EV_TIMEOUT, NULL))
+		event_add(idling->look, &look_time);
 }
 
 void idling_stop(struct idling *idling)

@@ -21,6 +21,8 @@ struct idling_limits {
 	}
 
 struct idling *idling_start(struct server *server, const struct idling_limits *limits);
+/* There is a session. */
+void idling_watch(struct idling *idling);
 void idling_stop(struct idling *idling);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cloning.h"
 #include "evaluation.h"
 #include "hibernation.h"
+#include "idling.h"
 #include "log.h"
 #include "memo.h"
 #include "nesting.h"
@@ -559,6 +560,7 @@ struct session *session_make(struct server *server, unsigned owner, const char *
 	overdue_make(session);
 	session->patience = must(evtimer_new(server->base, on_patience, session));
 	roster_add(&server->roster, session, id);
+	idling_watch(server->idling);
 	return session;
 }
 

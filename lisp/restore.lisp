@@ -71,6 +71,9 @@
 (define-restorer :function (name macro expression)
   (si:fset name (eval `(function ,expression)) macro))
 
+(define-restorer :closures (variables functions)
+  (define-group variables functions))
+
 (define-restorer :alias (name original)
   (setf (fdefinition name) (fdefinition original)))
 
@@ -93,10 +96,11 @@
       (:constant (unless (and (boundp name) (equalp (symbol-value name) value))
                    (si:*make-constant name value)))
       (:properties (setf (symbol-plist name) value))
+      (:cell (setf (cdr (function-cell name slot)) value))
       (:slot (setf (slot-value (clos:class-prototype (find-class name)) slot) value)))))
 
 (defun place-text (place)
-  (symbol-text (second place)))
+  (name-text (second place)))
 
 (defun restore-values (places)
   "Answers what went wrong: pairs of a name and a reason."

@@ -103,7 +103,7 @@
 (defmacro noting (form package &environment environment)
   `(note-source ',form ,package ',(ignore-errors (names-mentioned (remove-duplicates (local-names environment)) form))))
 
-(defvar *original-annotation* #'ext:default-annotation-logic
+(defvar *original-annotation* ext:*register-with-pde-hook*
   "ECL's own hook.")
 
 (defun annotate (location definition form &rest more)

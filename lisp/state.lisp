@@ -20,6 +20,9 @@
 (defun put-record (name kind &rest arguments)
   (format *state* "~S~%~S~%" name (cons kind arguments)))
 
+(defvar *closures* '()
+  "Those that were met.")
+
 (defun lose (name why)
   "It is not kept."
   (put-record name :lost why))
@@ -113,6 +116,8 @@
         (text (name-text name)))
     (multiple-value-bind (expression captured own-name) (function-lambda-expression function)
       (cond ((part-of-structure-p name captured predicates))
+            ((and (not macro) expression (variables-alone-p captured) (printable-p expression))
+             (push (make-closure name expression captured) *closures*))
             (captured (lose text (captured-text captured)))
             ((current-p source expression) (put-source text source))
             ((and expression (printable-p expression)) (put-record text :function name macro expression))
@@ -124,6 +129,17 @@
 
 (defun interned-p (name)
   (and (symbol-package (if (consp name) (second name) name)) t))
+
+(defun put-closures ()
+  "Answers those that can be made again, in groups."
+  (loop for group in (closure-groups *closures*)
+        for names = (mapcar (lambda (closure) (name-text (closure-name closure))) group)
+        if (one-let-p group)
+          collect group
+          and do (apply #'put-record (format nil "~{~A~^, ~}" (sort names #'string<)) :closures (group-form group))
+        else
+          do (dolist (name names)
+               (lose name "a closure that shares variables of the same name with others"))))
 
 (defun own-function-names (symbols)
   "Those of the user's symbols, and those that the user has given to functions of others."
@@ -302,6 +318,15 @@
         when (symbol-plist symbol)
           append (encoded-place (list :properties symbol) name (symbol-plist symbol))))
 
+(defun closure-places (groups)
+  "The variables of closures."
+  (loop for group in groups
+        append (loop for cell in (group-cells group)
+                     for name = (closure-name (find-if (lambda (closure) (member cell (closure-cells closure) :test #'eq)) group))
+                     append (encoded-place (list :cell name (car cell))
+                                           (format nil "~A of ~A" (symbol-text (car cell)) (name-text name))
+                                           (cdr cell)))))
+
 (defun class-slot-places (symbols)
   "The slots that classes have themselves."
   (loop for symbol in symbols
@@ -316,13 +341,13 @@
                                                (format nil "~A of ~A" (symbol-text name) (symbol-text symbol))
                                                (slot-value prototype name)))))
 
-(defun put-values (symbols)
+(defun put-values (symbols closures)
   "All in one record, because values share what is in them."
   (let ((*encoded* (make-object-table))
         (*labels* (make-object-table))
         (*labels-given* 0)
         (*room* +room+))
-    (let ((places (append (variable-places symbols) (class-slot-places symbols)))) ; which may write what is lost
+    (let ((places (append (variable-places symbols) (class-slot-places symbols) (closure-places closures)))) ; which may write what is lost
       (format *state* "~S~%(~S" "values" :values)
       (dolist (place places)
         (terpri *state*)
@@ -345,7 +370,9 @@
   (let* ((packages (user-packages))
          (symbols (user-symbols packages))
          (names (own-function-names symbols))
-         (predicates (structure-predicates)))
+         (predicates (structure-predicates))
+         (*closures* '())
+         (groups '()))
     (put-record "version" :version +state-version+)
     (put-systems)
     (put-packages packages)
@@ -354,10 +381,11 @@
     (put-noted)
     (put-functions names t predicates)
     (put-functions names nil predicates)
+    (setf groups (put-closures))
     (put-classes-without-source symbols)
     (put-generic-functions names)
     (put-methods names symbols packages)
-    (put-values symbols)
+    (put-values symbols groups)
     (put-prompt)
     (put-record "end" :end)))
 

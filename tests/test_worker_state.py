@@ -111,6 +111,13 @@ KEPT = {
                                             "(FF 1.5)"),
     "the directory": ('(ext:chdir "/usr/") (setf *default-pathname-defaults* #p"/usr/lib/")',
                       "(list (ext:getcwd) *default-pathname-defaults*)", '(#P"/usr/" #P"/usr/lib/")'),
+    "closures": ("(let ((n 5)) (defun next () (incf n)))", "(list (next) (next))", "(6 7)"),
+    "what closures share": ("(let ((n 0)) (defun next () (incf n)) (defun (setf cur) (v) (setf n v))"
+                            " (let ((m 7)) (defun both () (list n m)))) (next)", "(list (both) (setf (cur) 4) (next) (both))",
+                            "((1 7) 4 5 (5 7))"),
+    "what closures share with variables": ("(defvar *t* (make-hash-table)) (let ((table *t*)) (defun put (k) (setf (gethash k table) t)))",
+                                           "(list (put 1) (gethash 1 *t*))", "(T T)"),
+    "closures of macros that come later": ("(defmacro twice (x) `(* 2 ,x)) (let ((k 3)) (defun f () (twice k)))", "(f)", "6"),
     "what macros of the user's define": ("(defmacro defthing (name) `(progn (defclass ,name () ((x :initform 3 :reader x)))"
                                          "(defmethod size ((n ,name)) 5))) (defthing box)",
                                          "(let ((b (make-instance 'box))) (list (x b) (size b)))", "(3 5)"),
@@ -124,7 +131,11 @@ KEPT = {
 LOST = {
     "streams": ("(defvar *x* (make-string-output-stream))", "*X*: a stream"),
     "streams in something": ("(defvar *x* (list 1 (make-string-output-stream)))", "*X*: a stream in it is gone"),
-    "closures": ("(let ((n 0)) (defun next () (incf n)))", "NEXT: a closure over N"),
+    "closures over more than variables": ("(flet ((h (x) (* 2 x))) (defun f () (h 3)))", "F: a closure"),
+    "closures over a block": ("(block b (let ((z 1)) (defun f () (return-from b z))))", "F: a closure over Z"),
+    "closures over two variables of one name": ("(let ((n 0)) (defun f () (incf n)) (let ((m n)) (defun g () (list m (incf n))))"
+                                                " (let ((m 5)) (defun h () (list n m))))", "F: a closure that shares variables of the same name with others"),
+    "streams in closures": ("(let ((s (make-string-output-stream))) (defun f () s))", "S of F: a stream"),
     "closures as values": ("(defvar *x* (let ((n 0)) (lambda () (incf n))))", "*X*: a function without source"),
     "methods that are closures": ("(let ((n 0)) (defmethod m ((x integer)) (incf n)))", "(METHOD M (INTEGER)): a closure over N"),
     "native functions": ("(setf (fdefinition 'f) (compile nil '(lambda (x) x)))", "F: native code without source"),
@@ -138,8 +149,8 @@ LOST = {
                                                " (s standard-class)) t) (defclass p () () (:metaclass meta))"
                                                " (defvar *x* (make-instance 'p))", "*X*: an object of type P"),
     "objects in code": ("(eval `(defun f () ,(make-hash-table)))", "F: its source holds an object that has no readable form"),
-    "macros that fail now": ("(let ((done nil)) (defun once () (prog1 (null done) (setf done t)))) (defmacro m () (once)) (defun f () (m))",
-                             "F: "),
+    "macros that fail now": ("(defvar *s* (make-string-output-stream)) (defmacro m () (princ 1 *s*)) (defun f () (m))",
+                             "F: The variable "),
     "readtables": ("(setf *readtable* (copy-readtable))", "*READTABLE*: "),
 }
 
