@@ -8,6 +8,7 @@
 
 #include "alloc.h"
 #include "embedded.h"
+#include "log.h"
 #include "paths.h"
 
 #include <errno.h>
@@ -35,11 +36,12 @@ struct database {
 	char directory[PATH_MAX];
 	char path[PATH_MAX + 16];
 	char problem[640];
-	char damage[256]; /* what makes no sense in it; empty if that is not known of it */
-	bool is_doubted;  /* it made no sense once, and it is to be seen whether it does now */
-	bool is_suspect;  /* an error of the disk: it is opened again before anything else */
-	char notice[640]; /* that one was set aside; empty if none was */
-	sqlite3 *handle;  /* NULL while it cannot be opened */
+	char damage[256];   /* what makes no sense in it; empty if that is not known of it */
+	bool is_doubted;    /* it made no sense once, and it is to be seen whether it does now */
+	bool has_bad_index; /* it was the index of words that made none: that can be made again from the messages */
+	bool is_suspect;    /* an error of the disk: it is opened again before anything else */
+	char notice[640];   /* that one was set aside; empty if none was */
+	sqlite3 *handle;    /* NULL while it cannot be opened */
 	sqlite3_stmt *statements[DATABASE_STATEMENTS];
 	int log_pages;
 	bool is_new; /* it has been made, and nobody has asked about that yet */
@@ -139,6 +141,7 @@ static void note_problem(struct database *database, const char *doing)
 		if (advice[i].code == status)
 			words = advice[i].words;
 	database->is_suspect = status != SQLITE_FULL && status != SQLITE_BUSY;
+	database->has_bad_index |= sqlite3_extended_errcode(database->handle) == SQLITE_CORRUPT_VTAB;
 	if (status == SQLITE_CORRUPT || status == SQLITE_NOTADB)
 		doubt(database, sqlite3_errmsg(database->handle));
 	snprintf(database->problem, sizeof(database->problem), "%s %.300s: %.160s%s%s", doing, database->path,
@@ -224,6 +227,22 @@ static bool check_pages(struct database *database)
 	return is_good;
 }
 
+/* False if that fails too. */
+static bool mend_index(struct database *database)
+{
+	if (!database->has_bad_index)
+		return true;
+	if (!execute(database, "BEGIN IMMEDIATE") || !execute(database, sql_rebuild_words) ||
+		!execute(database, "COMMIT")) {
+		note_problem(database, "cannot make the index of words again in");
+		database_rollback(database);
+		return false;
+	}
+	database->has_bad_index = false;
+	log_warning("the index of words was damaged, and has been made again from the messages");
+	return true;
+}
+
 static bool migrate(struct database *database, int64_t version)
 {
 	char set_version[64];
@@ -290,7 +309,8 @@ static bool set_up(struct database *database)
 		return false;
 	}
 	sqlite3_wal_hook(database->handle, on_log_growth, database); /* the pragma wal_autocheckpoint removes it */
-	if (!check_pages(database) || !migrate(database, version) || !prepare_statements(database))
+	if (!check_pages(database) || !migrate(database, version) || !mend_index(database) ||
+		!prepare_statements(database))
 		return false;
 	leave_alone(database, false);
 	database->is_new |= version == 0;
@@ -332,6 +352,7 @@ static bool set_aside(struct database *database)
 		database->damage, to);
 	database->damage[0] = '\0';
 	database->is_doubted = false;
+	database->has_bad_index = false;
 	return true;
 }
 

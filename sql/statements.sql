@@ -97,6 +97,10 @@ UPDATE messages SET created_at = ?1
 -- mend_session_times:
 UPDATE sessions SET created_at = min(created_at, ?1), updated_at = ?1 WHERE updated_at > ?2 RETURNING id;
 
+-- rebuild_words:
+INSERT INTO message_words (message_words) VALUES ('rebuild');
+INSERT INTO name_words (name_words) VALUES ('rebuild');
+
 -- find_births:
 SELECT group_concat(id, ' ') FROM births;
 

@@ -94,11 +94,6 @@ static bool is_watched_path(const char *path)
 /* The function that this one stands in front of. */
 #define REAL(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
-static mode_t mode_of(int flags, va_list arguments)
-{
-	return flags & (O_CREAT | __O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
-}
-
 static int note(int fd, bool is_one)
 {
 	if (fd >= 0 && fd < FILES_MAX)
@@ -106,17 +101,17 @@ static int note(int fd, bool is_one)
 	return fd;
 }
 
-#define WRAP_OPEN(name)                                             \
-	int name(const char *path, int flags, ...)                  \
-	{                                                           \
-		bool is_one = is_watched_path(path);                \
-		va_list arguments;                                  \
-		va_start(arguments, flags);                         \
-		mode_t mode = mode_of(flags, arguments);            \
-		va_end(arguments);                                  \
-		if (is_one && fails(#name))                         \
-			return -1;                                  \
-		return note(REAL(name)(path, flags, mode), is_one); \
+#define WRAP_OPEN(name)                                                                        \
+	int name(const char *path, int flags, ...)                                             \
+	{                                                                                      \
+		bool is_one = is_watched_path(path);                                           \
+		va_list arguments;                                                             \
+		va_start(arguments, flags);                                                    \
+		mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(arguments, mode_t) : 0; \
+		va_end(arguments);                                                             \
+		if (is_one && fails(#name))                                                    \
+			return -1;                                                             \
+		return note(REAL(name)(path, flags, mode), is_one);                            \
 	}
 WRAP_OPEN(open)
 WRAP_OPEN(open64)

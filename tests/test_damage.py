@@ -129,6 +129,22 @@ def test_damage_that_is_met_while_the_daemon_runs_costs_an_error_and_service_goe
         assert other.open().evaluate("*mine*").structured["session"] == session
 
 
+def test_a_damaged_index_of_words_is_made_again_and_costs_no_message(place):
+    client = place.client().open()
+    for number in range(5):
+        client.evaluate(f'"walrus {number}"')
+    wait_until(lambda: client.tool("session-info").structured["messages"] == 10, "all is stored")
+    with sqlite3.connect(place.database, timeout=30) as database:
+        database.execute("UPDATE message_words_data SET block = randomblob(length(block)) WHERE id > 100")
+    database.close()
+    refused = client.tool("search-sessions", query="walrus")
+    assert refused.is_error and refused.text.startswith("[ERROR] STORAGE-FAILED\n")
+    wait_until(lambda: not client.tool("search-sessions", query="walrus").is_error, "searching works again")
+    assert len(client.tool("search-sessions", query="walrus", limit=100).structured["hits"]) == 10
+    assert client.tool("session-info").structured["messages"] == 10 and not set_aside(place)
+    assert "the index of words was damaged" in place.log_tail()
+
+
 def test_a_copy_that_took_over_still_knows_its_session_s_name(place):
     client = place.client("--session", "work").open()
     client.evaluate("(defvar *mine* 1)")
