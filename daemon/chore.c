@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +25,10 @@ struct chore {
 	struct database_copy *copy;
 };
 
-static bool fail(struct chore_said *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool fail(struct chore_said *said, const char *format, ...)
+/* "PATH cannot be written: no space left" */
+static bool fail(struct chore_said *said, const char *what, const char *is, const char *why)
 {
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(said->words, sizeof(said->words), format, arguments);
-	va_end(arguments);
+	snprintf(said->words, sizeof(said->words), "%.300s %s: %s", what, is, why ? why : "unknown");
 	said->state = CHORE_FAILED;
 	return false;
 }
@@ -52,7 +46,7 @@ static bool begin_copy(struct chore *chore, struct database *database, struct ch
 	const char *problem;
 
 	if (access(chore->path, F_OK) == 0)
-		return fail(said, "%.300s is there already; choose another name, or remove it first", chore->path);
+		return fail(said, chore->path, "is there already", "choose another name, or remove it first");
 	if (asprintf(&chore->temporary, "%s.XXXXXX", chore->path) < 0)
 		abort();
 	chore->fd = mkostemp(chore->temporary, O_CLOEXEC);
@@ -60,11 +54,11 @@ static bool begin_copy(struct chore *chore, struct database *database, struct ch
 		int error = errno;
 		free(chore->temporary);
 		chore->temporary = NULL;
-		return fail(said, "%.300s cannot be made: %s", chore->path, strerror(error));
+		return fail(said, chore->path, "cannot be made", strerror(error));
 	}
 	chore->copy = database_copy_begin(database, chore->temporary, &problem);
 	if (!chore->copy)
-		return fail(said, "%.300s cannot be written: %s", chore->path, problem);
+		return fail(said, chore->path, "cannot be written", problem);
 	return true;
 }
 
@@ -75,9 +69,9 @@ static bool name_copy(struct chore *chore, struct chore_said *said)
 
 	chore->copy = NULL;
 	if (problem)
-		return fail(said, "%.300s cannot be written: %s", chore->path, problem);
+		return fail(said, chore->path, "cannot be written", problem);
 	if (fsync(chore->fd) < 0 || link(chore->temporary, chore->path) < 0)
-		return fail(said, "%.300s cannot be made: %s", chore->path, strerror(errno));
+		return fail(said, chore->path, "cannot be made", strerror(errno));
 	return finish(said);
 }
 
@@ -95,7 +89,7 @@ static bool work_on_copy(struct chore *chore, struct database *database, struct 
 	}
 	const char *problem = database_copy_end(chore->copy);
 	chore->copy = NULL;
-	return fail(said, "%.300s cannot be written: %s", chore->path, problem ? problem : "unknown");
+	return fail(said, chore->path, "cannot be written", problem);
 }
 
 struct chore *chore_copy(const char *path)
@@ -118,7 +112,7 @@ static bool merge_words(struct chore *chore, struct database *database, struct c
 		database_merge_words(database, chore->step == 0 ? -MERGED_PAGES : MERGED_PAGES, &has_changed);
 
 	if (problem)
-		return fail(said, "The index of words cannot be merged: %s", problem);
+		return fail(said, "The index of words", "cannot be merged", problem);
 	chore->step++;
 	said->done = has_changed ? 0 : 1;
 	return true;
@@ -133,7 +127,7 @@ static bool work_on_size(struct chore *chore, struct database *database, struct 
 		return merge_words(chore, database, said);
 	problem = database_rewrite(database);
 	if (problem)
-		return fail(said, "The file cannot be written anew, and stays as it was: %s", problem);
+		return fail(said, "The file", "cannot be written anew, and stays as it was", problem);
 	said->done = 2;
 	return finish(said);
 }

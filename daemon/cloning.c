@@ -120,6 +120,7 @@ static void on_cloned(void *context, uint64_t pid, const char *why_not)
 	}
 	request->conversation->lookups--;
 	struct session *clone = enter(cloning);
+	clone->pid = pid;
 	if (pid != 0 && clone->state == SESSION_EMPTY)
 		said.why_not = "its process has died already";
 	if (said.why_not || request->unwanted)

@@ -11,13 +11,9 @@
 
 #define REMEDY "Delete sessions that you do not need (list-sessions shows them), or ask the administrator for more."
 
-static struct {
-	const char *name;
-	double most; /* 0: any number */
-} quotas[QUOTAS] = {
-	[QUOTA_SESSIONS] = {"sessions", 100},
-	[QUOTA_STORAGE] = {"storage", 1024},
-};
+static const char *const names[QUOTAS] = {[QUOTA_SESSIONS] = "sessions", [QUOTA_STORAGE] = "storage"};
+/* 0: any number. */
+static double most[QUOTAS] = {[QUOTA_SESSIONS] = 100, [QUOTA_STORAGE] = 1024};
 
 const char *quota_configure(const char *setting)
 {
@@ -26,15 +22,14 @@ const char *quota_configure(const char *setting)
 	int quota = 0;
 	char *end;
 
-	while (quota < QUOTAS &&
-		(strlen(quotas[quota].name) != length || memcmp(quotas[quota].name, setting, length) != 0))
+	while (quota < QUOTAS && (strlen(names[quota]) != length || strncmp(names[quota], setting, length) != 0))
 		quota++;
-	if (quota == QUOTAS)
+	if (!equals || quota == QUOTAS)
 		return "it must be NAME=NUMBER, NAME being sessions or storage";
 	double number = strtod(equals + 1, &end);
 	if (end == equals + 1 || *end || !(number >= 0 && number <= 1e12))
 		return "its value must be a number, 0 for none";
-	quotas[quota].most = number;
+	most[quota] = number;
 	return NULL;
 }
 
@@ -50,12 +45,12 @@ bool quota_allows_process(const struct server *server, unsigned owner, const str
 
 	LIST_FOREACH(session, &server->roster.sessions, next)
 	count += session != but && session->owner == owner && is_live(session);
-	if (quotas[QUOTA_SESSIONS].most == 0 || count < quotas[QUOTA_SESSIONS].most)
+	if (most[QUOTA_SESSIONS] == 0 || count < most[QUOTA_SESSIONS])
 		return true;
 	text_printf(why_not,
 		"%u sessions of yours have a process, and the administrator allows %.0f. No further one was started, and nothing is "
 		"lost. " REMEDY,
-		count, quotas[QUOTA_SESSIONS].most);
+		count, most[QUOTA_SESSIONS]);
 	return false;
 }
 
@@ -63,10 +58,10 @@ bool quota_allows_storing(const struct server *server, struct text *why_not)
 {
 	double megabytes = (double)store_used_bytes(server->store) / (1 << 20);
 
-	if (quotas[QUOTA_STORAGE].most == 0 || megabytes < quotas[QUOTA_STORAGE].most)
+	if (most[QUOTA_STORAGE] == 0 || megabytes < most[QUOTA_STORAGE])
 		return true;
 	text_printf(why_not,
 		"what is stored of your sessions takes %.1f MB, and the administrator allows %g MB. " REMEDY, megabytes,
-		quotas[QUOTA_STORAGE].most);
+		most[QUOTA_STORAGE]);
 	return false;
 }

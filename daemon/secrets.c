@@ -39,6 +39,8 @@ bool secrets_valid(struct json_object *secrets)
 
 static void add_needle(struct needles *needles, const char *text, size_t length)
 {
+	if (length == 0)
+		return;
 	needles->list[needles->count++] = (struct needle){new_copy(text, length), length};
 	needles->begins[(unsigned char)text[0]] = true;
 }
