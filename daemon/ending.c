@@ -7,6 +7,7 @@
 
 #include "alloc.h"
 #include "hibernation.h"
+#include "log.h"
 #include "paths.h"
 #include "sessionlock.h"
 #include "zygote.h"
@@ -102,4 +103,26 @@ void session_discard(struct session *session)
 	hibernation_forget(session);
 	session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
 	session_release(session);
+}
+
+static void on_late_process_ended(struct session *session, bool has_ended)
+{
+	if (!has_ended)
+		log_error("%s: it is deleted, but its process does not end", session->id);
+	session_discard(session);
+}
+
+/* Somebody may have opened it while the store was at work. */
+void session_drop(struct session *session)
+{
+	if (session->state == SESSION_CREATING || session->deletion)
+		return; /* the store is asked about it, and will say that there is none; or this comes again */
+	if (session->state == SESSION_EMPTY) {
+		session_discard(session);
+		return;
+	}
+	session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
+	session->is_stored = false;
+	session_begin_ending(session, on_late_process_ended);
+	session_kill_process(session);
 }

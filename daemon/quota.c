@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SLEEP "`cl-mcpctl hibernate` puts one that is idle into a file until it is used again. "
 #define REMEDY "Delete sessions that you do not need (list-sessions shows them), or ask the administrator for more."
 
 static const char *const names[QUOTAS] = {[QUOTA_SESSIONS] = "sessions", [QUOTA_STORAGE] = "storage"};
@@ -49,7 +50,7 @@ bool quota_allows_process(const struct server *server, unsigned owner, const str
 		return true;
 	text_printf(why_not,
 		"%u sessions of yours have a process, and the administrator allows %.0f. No further one was started, and nothing is "
-		"lost. " REMEDY,
+		"lost. " SLEEP REMEDY,
 		count, most[QUOTA_SESSIONS]);
 	return false;
 }

@@ -47,7 +47,8 @@ static bool is_in_use(struct server *server, const char *id)
 	LIST_FOREACH(conversation, &server->conversations, next)
 	if (conversation_is_in(conversation, id))
 		return true;
-	return session_find(server, id) != NULL;
+	const struct session *session = session_find(server, id);
+	return session && (session->state != SESSION_EMPTY || session->deletion || !TAILQ_EMPTY(&session->evaluations));
 }
 
 /* Some are asked for by name, and are not known by their id yet; what is asked for later comes behind the deletion. */
@@ -69,9 +70,14 @@ struct deletion {
 static void on_deleted(void *context, enum store_status status)
 {
 	const struct deletion *deletion = context;
+	struct session *session = session_find(deletion->server, deletion->id);
 
-	if (status == STORE_DONE)
-		statefile_remove(deletion->server, deletion->id);
+	if (status != STORE_DONE)
+		return;
+	conversation_follow_session(deletion->server, deletion->id, NULL);
+	if (session)
+		session_drop(session);
+	statefile_remove(deletion->server, deletion->id);
 }
 
 static void delete_unused(struct server *server, const char *id)
@@ -94,7 +100,6 @@ static void on_found(void *context, const char *ids)
 		event_add(retention.timer, &soon);
 		return;
 	}
-
 	for (; ids && strlen(ids) >= sizeof(id) - 1 && deleted < DELETED;
 		ids += strlen(id) + (ids[strlen(id)] == ' ')) {
 		memcpy(id, ids, sizeof(id) - 1);

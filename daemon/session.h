@@ -212,6 +212,8 @@ void session_await_end(struct session *session);
 
 /* It is deleted: whoever still waits for it is told so. */
 void session_discard(struct session *session);
+/* Its row is gone: so is it, with the process that it may have got meanwhile. */
+void session_drop(struct session *session);
 
 struct json_object *session_status(const struct session *session);
 /* Tells all workers to leave. */

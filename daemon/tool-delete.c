@@ -12,7 +12,6 @@
 #include "conversation.h"
 #include "hibernation.h"
 #include "inquiry.h"
-#include "log.h"
 #include "server.h"
 #include "session.h"
 #include "statefile.h"
@@ -20,28 +19,6 @@
 #include <inttypes.h>
 
 static void delete_row(struct request *request, const char *id);
-
-static void on_late_process_ended(struct session *session, bool has_ended)
-{
-	if (!has_ended)
-		log_error("%s: it is deleted, but its process does not end", session->id);
-	session_discard(session);
-}
-
-/* Its row is gone. Somebody may have opened it while the store was at work. */
-static void discard(struct session *session)
-{
-	if (session->state == SESSION_CREATING || session->deletion)
-		return; /* the store is asked about it, and will say that there is none; or this comes again */
-	if (session->state == SESSION_EMPTY) {
-		session_discard(session);
-		return;
-	}
-	session_refuse_all(session, "SESSION-DELETED", SESSION_WAS_DELETED);
-	session->is_stored = false;
-	session_begin_ending(session, on_late_process_ended);
-	session_kill_process(session);
-}
 
 static void on_row_deleted(struct request *request, const struct inquiry_said *said, void *context)
 {
@@ -57,7 +34,7 @@ static void on_row_deleted(struct request *request, const struct inquiry_said *s
 	if (is_own || said->status == INQUIRY_FOUND)
 		conversation_follow_session(server, id, NULL);
 	if (is_own)
-		discard(session);
+		session_drop(session);
 	if (said->status == INQUIRY_NOTHING)
 		inquiry_refuse(request, said, id);
 	else
