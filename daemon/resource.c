@@ -177,7 +177,7 @@ static void add_entry(struct json_object *list, const struct request *request, e
 	if (id) {
 		text_printf(&uri, "%s%s", id, resources[resource].path);
 		text_puts(&name, resources[resource].path);
-		text_printf(&title, " of %s", label);
+		text_printf(&title, resource == RESOURCE_SESSION ? " %s" : " of %s", label);
 	}
 	json_object_object_add(entry, "uri", json_object_new_string(uri.data));
 	json_object_object_add(entry, "name", json_object_new_string(name.data));
