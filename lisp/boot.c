@@ -102,8 +102,9 @@ static void on_garbage(void)
 
 void boot_lisp(char *program)
 {
-	char *arguments[] = {program, NULL};
+	static char *arguments[2]; /* ECL looks at them whenever it is asked for its command line */
 
+	arguments[0] = program;
 	prctl(PR_SET_NAME, "cl-mcp-worker"); /* not "exe", as it was run by boot_raise_stack */
 	set_options();
 	cl_boot(1, arguments);

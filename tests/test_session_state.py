@@ -119,6 +119,10 @@ def test_threads_are_in_the_sessions_package(lisp):
     assert lisp.evaluate("(package-name *package*)").text == '=> "MINE"'
 
 
+def test_lisp_has_a_command_line_without_arguments(lisp):
+    assert lisp.evaluate("(list (ext:argc) (length (ext:command-args)) (uiop:command-line-arguments))").text == "=> (1 1 NIL)"
+
+
 @pytest.mark.parametrize("form", ["(read-line)", "(read)", "(read-char)", "(read-line *terminal-io*)",
                                   "(y-or-n-p \"?\")"])
 def test_input_is_at_its_end(lisp, form):
