@@ -133,5 +133,6 @@ def test_sessions_that_nobody_has_used_for_long_are_deleted_and_no_others(own_ru
     age(own_runtime, young, 29)
     with own_runtime.daemon("--retain-days", "30"), own_runtime.client().open() as client:
         wait_until(lambda: {card["id"] for card in listed(client)["sessions"]} == {young, alive}, "the others are deleted")
+        client.wait_for(lambda message: message.get("method") == "notifications/resources/list_changed", "it is told")
         assert info(client, alive)["updated_at"] == info(client, alive)["created_at"]  # as old as the others
         assert client.tool("search-sessions", query="forgotten").text == "Nothing found."
