@@ -10,6 +10,7 @@
 #include "peer.h"
 #include "session.h"
 #include "store.h"
+#include "utf8.h"
 #include "subscription.h"
 
 #include <inttypes.h>
@@ -156,6 +157,12 @@ struct hello {
 	uint64_t resume;
 };
 
+/* Names are stored, and shown as JSON: NULL if this one cannot be. */
+static char *take_name(const struct field *field, size_t limit)
+{
+	return utf8_valid(field->data, field->length) ? field_text(field, limit) : NULL;
+}
+
 static bool read_hello(struct frame *frame, struct hello *hello)
 {
 	enum frame_status status;
@@ -173,9 +180,9 @@ static bool read_hello(struct frame *frame, struct hello *hello)
 		else if (field.tag == LINK_TAG_NONCE && field.length == LINK_NONCE_SIZE)
 			hello->nonce = field.data;
 		else if (field.tag == LINK_TAG_DIRECTORY && !hello->directory)
-			hello->directory = field_text(&field, PATH_MAX);
+			hello->directory = take_name(&field, PATH_MAX);
 		else if (field.tag == LINK_TAG_SESSION && !hello->session)
-			good = (hello->session = field_text(&field, SESSION_NAME_MAX)) != NULL;
+			good = (hello->session = take_name(&field, SESSION_NAME_MAX)) != NULL;
 		else if (field.tag == LINK_TAG_RESUME)
 			good = field_number(&field, &hello->resume);
 	}
@@ -264,6 +271,8 @@ static void join_conversation(struct client *client, struct hello *hello)
 	conversation->owner = client->uid;
 	conversation->pid = client->pid;
 	free(conversation->directory);
+	if (!hello->directory)
+		log_warning("a client runs where the name is not UTF-8; its session will run in /");
 	conversation->directory = hello->directory ? hello->directory : new_text("/");
 	conversation_forget_use(conversation);
 	free(conversation->wanted_session);
@@ -285,7 +294,7 @@ static void take_hello(struct client *client, struct frame *frame)
 	struct hello hello;
 
 	if (!read_hello(frame, &hello) || !hello.nonce)
-		refuse(client, "The shim's hello makes no sense; a session's name may have 256 bytes.");
+		refuse(client, "The shim's hello makes no sense; a session's name is UTF-8 of at most 256 bytes.");
 	else if (hello.version != LINK_VERSION)
 		refuse(client,
 			"This daemon (" PACKAGE_VERSION

@@ -99,10 +99,11 @@ static void deliver(struct job *job)
 	struct inquiry *inquiry = job->context;
 	struct request *request = inquiry->request;
 	struct inquiry_said said = {0};
+	const char *unreadable = NULL;
 
 	request->conversation->lookups--;
 	if (job->result == DATABASE_ROW) {
-		jsontext_read(job->out[0].data, job->out[0].length, &said.data); /* the statement made it */
+		unreadable = jsontext_read(job->out[0].data, job->out[0].length, &said.data);
 		announce(inquiry, said.data);
 	}
 	if (inquiry->otherwise && job->result != DATABASE_ROW)
@@ -113,6 +114,8 @@ static void deliver(struct job *job)
 		const char *problem = store_problem(request->conversation->server->store);
 		request_fail(request, "STORAGE-FAILED", "Nothing was changed: %s. Try again when that is mended.",
 			problem ? problem : "the database did not answer");
+	} else if (unreadable) { /* the statement made it, of what somebody else has put into the database */
+		request_fail(request, "STORAGE-FAILED", "What the database holds cannot be shown. %s.", unreadable);
 	} else {
 		said.status = statuses[job->result];
 		if (said.status != INQUIRY_FOUND)

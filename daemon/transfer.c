@@ -18,6 +18,8 @@
 
 #define FILE_MAX ((off_t)256 << 20)
 #define NEWEST_VERSION 1
+/* Deeper metadata would be read in a document, but not where they stand deeper, as in a list of sessions. */
+#define METADATA_DEPTH 48
 
 /* False, for the convenience of those who give up. */
 static bool __attribute__((format(printf, 3, 4)))
@@ -115,6 +117,24 @@ static void check_times(struct json_object *document, struct json_object *checke
 		remark(checked,
 			"INVALID-TIMESTAMP: created_at or updated_at was missing, before 2020, more than a day ahead, or in the "
 			"wrong order; it has been replaced.");
+}
+
+/* Has it values within values, more than so many levels of them? */
+static bool is_deeper(struct json_object *value, unsigned levels)
+{
+	bool found = false;
+
+	if (json_object_is_type(value, json_type_object)) {
+		json_object_object_foreach(value, name, member_value)
+		{
+			(void)name;
+			found = found || levels == 0 || is_deeper(member_value, levels - 1);
+		}
+	} else if (json_object_is_type(value, json_type_array)) {
+		for (size_t i = 0; i < json_object_array_length(value); i++)
+			found = found || levels == 0 || is_deeper(json_object_array_get_idx(value, i), levels - 1);
+	}
+	return found;
 }
 
 static void check_surroundings(
@@ -243,6 +263,8 @@ struct json_object *transfer_check(
 	else if (json_object_get_int64(json_object_object_get(document, "version")) > NEWEST_VERSION)
 		good = refuse(problem, "INVALID-ARGUMENTS",
 			"The document was written by a newer version of cl-mcp-server; upgrade this one first.");
+	else if (is_deeper(json_object_object_get(document, "metadata"), METADATA_DEPTH))
+		good = refuse(problem, "INVALID-ARGUMENTS", "The metadata in the document is nested too deeply.");
 	else
 		good = check_identity(document, checked, wishes, problem);
 	if (good) {

@@ -1,5 +1,6 @@
 """Peers that misbehave: workers that lie, clients that flood or do not read. The daemon lives and serves the others."""
 
+import os
 import socket
 import struct
 import time
@@ -102,6 +103,18 @@ def test_a_shutdown_while_lisp_boots_leaves_no_process(own_runtime):
     own_runtime.control("shutdown")
     client.finish()
     wait_until(lambda: not own_runtime.processes(), "all have left", 10)
+
+
+def test_names_that_are_not_utf_8_get_into_no_answer(own_runtime):
+    place = os.fsencode(own_runtime.directory) + b"/d\xff"
+    os.mkdir(place)
+    client = own_runtime.client(directory=place).open()
+    assert client.evaluate("(ext:getcwd)").text == '=> #P"/"'
+    assert client.tool("session-info").structured["directory"] == "/"
+    assert client.tool("list-sessions").structured["total"] == 1
+    assert "not UTF-8" in own_runtime.log_tail()
+    refused = own_runtime.client(b"--session", b"n\xff").request("ping")
+    assert "a session's name is UTF-8" in refused["error"]["message"]
 
 
 LONG_NAMES = ["a" + "\u00e9" * 150, "\U0001f600" * 80, "ab" + "\u4e2d" * 100]

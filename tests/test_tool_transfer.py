@@ -221,6 +221,14 @@ def test_a_document_with_any_value_in_any_place_is_imported_or_refused(lisp, run
     assert runtime.daemon_pid() == daemon
 
 
+def test_metadata_that_are_too_deep_for_a_list_of_sessions_are_refused(own_runtime):
+    client = own_runtime.client().open()
+    (own_runtime.directory / "deep.json").write_text(json.dumps(document(metadata=...))[:-1] + ',"metadata":' + '{"a":' * 62 + "1" + "}" * 63)
+    answer = client.tool("import-session", file="deep.json")
+    assert failure(answer) == "INVALID-ARGUMENTS" and "nested too deeply" in answer.text
+    assert client.tool("list-sessions").structured["total"] == 0
+
+
 def test_odd_numbers_of_evaluations_are_left_out(lisp):
     messages = [{"role": role, "content": "x", "evaluation": number, "created_at": CREATED}
                 for role, number in (("user", 3), ("tool", 3), ("user", 3), ("tool", 2), ("assistant", 9), ("user", -1), ("user", 8))]
