@@ -185,7 +185,7 @@ void session_advance(struct session *session)
 		cloning_refuse_all(session);
 	if (session->is_undecided)
 		return;
-	if (session->state == SESSION_EMPTY && !TAILQ_EMPTY(&session->evaluations))
+	if (session->state == SESSION_EMPTY && !session->server->is_leaving && !TAILQ_EMPTY(&session->evaluations))
 		session_spawn(session);
 	if (session->state == SESSION_READY)
 		hibernation_attend(session);

@@ -158,14 +158,20 @@
                             (not (gethash (if (consp name) (second name) name) own)))
                     collect name))))
 
+(defun global-function (name)
+  "What NAME is defined as, also while it is traced."
+  (or (si:traced-old-definition name) (fdefinition name)))
+
 (defun put-functions (names macros predicates)
   "Those of NAMES that are MACROS, or those that are not."
   (dolist (name names)
     (let ((macro (and (symbolp name) (macro-function name))))
       (when (eq (and macro t) macros)
-        (let ((function (or macro (fdefinition name))))
+        (let ((function (or macro (global-function name))))
           (unless (typep function 'generic-function)
             (put-function name function macros predicates)))
+        (when (si:traced-old-definition name)
+          (lose (name-text name) "it is not traced any more"))
         (let ((documentation (ignore-errors (documentation name 'function))))
           (when (stringp documentation)
             (put-record (name-text name) :documentation name 'function documentation)))))))
@@ -203,7 +209,7 @@
   "True if what NAME was defined as, by SOURCE, is there still."
   (case kind
     (class (class-there-p name source))
-    (generic-function (and (fboundp name) (typep (fdefinition name) 'generic-function)))
+    (generic-function (and (fboundp name) (typep (global-function name) 'generic-function)))
     (setf (si:get-sysprop name 'si::setf-method))
     (symbol-macro (si:get-sysprop name 'si:symbol-macro))
     (compiler-macro (compiler-macro-function name))))
@@ -242,7 +248,7 @@
   (dolist (name names)
     (when (and (there-p 'generic-function name)
                (not (find-source 'generic-function name)))
-      (let ((lambda-list (clos:generic-function-lambda-list (fdefinition name))))
+      (let ((lambda-list (clos:generic-function-lambda-list (global-function name))))
         (when (printable-p lambda-list)
           (put-record (name-text name) :generic-function name lambda-list))))))
 
@@ -269,7 +275,7 @@
                     (and (equal (method-qualifiers method) qualifiers)
                          (= (length (clos:method-specializers method)) (length specializers))
                          (every #'same-specializer-p (clos:method-specializers method) specializers)))
-                  (clos:generic-function-methods (fdefinition name))))))
+                  (clos:generic-function-methods (global-function name))))))
 
 (defun method-text (method)
   (string-right-trim " " (second (method-entry method))))
@@ -283,7 +289,7 @@
                (put-source (method-text method) source))
     (dolist (method (append (loop for name in names
                                   when (there-p 'generic-function name)
-                                    append (clos:generic-function-methods (fdefinition name)))
+                                    append (clos:generic-function-methods (global-function name)))
                             (foreign-methods symbols packages)))
       (unless (or (member method found)
                   (typep method '(or clos:standard-reader-method clos:standard-writer-method)))

@@ -193,6 +193,16 @@ def test_what_cannot_be_kept_is_named(zygote, worker, tmp_path, kind):
         assert other.value("(kept)") == "1"
 
 
+def test_a_traced_function_is_kept_and_its_trace_is_not(zygote, worker, tmp_path):
+    worker.evaluate("(defun f (x) (* 2 x)) (defgeneric g (x)) (defmethod g ((x integer)) x) (trace f g)")
+    worker.value(str(tmp_path / "state.lisp"), operation="save-state")
+    other, report = wake(zygote, tmp_path / "state.lisp")
+    with other:
+        assert report == "F: it is not traced any more\nG: it is not traced any more"
+        result = other.evaluate("(list (f 2) (g 3))")
+        assert result.value == ["(4 3)"] and not result.stderr and not result.stdout
+
+
 def test_a_directory_that_is_gone_is_named(zygote, worker, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
