@@ -62,16 +62,23 @@ static bool note_changes(struct stream *stream, const char *session, unsigned ch
 	return is_due;
 }
 
-void subscription_announce(struct server *server, unsigned owner, const char *session, unsigned changes)
+static bool note_list(struct server *server, unsigned owner)
 {
 	struct stream *stream;
 	bool is_due = false;
 
-	/* Clients that only want to know of the list may be many, and sessions change more often than it. */
-	if (changes & CHANGED_LIST)
-		LIST_FOREACH(stream, &server->streams, next)
+	LIST_FOREACH(stream, &server->streams, next)
 	if (stream->conversation->owner == owner && stream->wants_list)
 		stream->list_is_due = is_due = true;
+	return is_due;
+}
+
+void subscription_announce(struct server *server, unsigned owner, const char *session, unsigned changes)
+{
+	/* Clients that only want to know of the list may be many, and sessions change more often than it. */
+	bool is_due = (changes & CHANGED_LIST) && note_list(server, owner);
+	struct stream *stream;
+
 	LIST_FOREACH(stream, &server->subscribers, next_subscriber)
 	if (stream->conversation->owner == owner)
 		is_due |= note_changes(stream, session, changes);
