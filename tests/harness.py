@@ -15,6 +15,7 @@ import pathlib
 import select
 import shutil
 import signal
+import sqlite3
 import struct
 import subprocess
 import tempfile
@@ -133,6 +134,26 @@ def kill_for_good(pid):
     for copy in copies_of(pid):
         os.kill(copy, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
+
+
+def check_database(path):
+    """All that must hold for it whatever has happened; returns it, open."""
+    database = sqlite3.connect(path, timeout=PATIENCE)
+    assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert database.execute("PRAGMA foreign_key_check").fetchall() == []
+    with database:
+        for words in ("message_words", "name_words"):
+            database.execute(f"INSERT INTO {words} ({words}) VALUES ('integrity-check')")
+    wrong = database.execute("""
+        SELECT id, message_count, stored_bytes, messages, bytes FROM (SELECT id, message_count, stored_bytes,
+          (SELECT count(*) FROM messages WHERE session = sessions.id) AS messages,
+          ifnull((SELECT sum(length(CAST(content AS BLOB))) FROM messages WHERE session = sessions.id), 0) +
+          ifnull((SELECT sum(length(CAST(text AS BLOB))) FROM outputs WHERE session = sessions.id), 0) AS bytes FROM sessions)
+        WHERE message_count <> messages OR stored_bytes <> bytes""").fetchall()
+    assert wrong == []
+    assert database.execute("SELECT owner, stored_bytes FROM owners WHERE stored_bytes > 0 ORDER BY owner").fetchall() == \
+        database.execute("SELECT owner, sum(stored_bytes) AS bytes FROM sessions GROUP BY owner HAVING bytes > 0 ORDER BY owner").fetchall()
+    return database
 
 
 class Disk:

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from harness import wait_until
+from harness import check_database, wait_until
 
 SQL = pathlib.Path(__file__).resolve().parent.parent / "sql"
 MIGRATIONS = sorted(SQL.glob("0*.sql"))
@@ -66,15 +66,6 @@ def contents(path):
     return version, schema, rows
 
 
-def check(path):
-    with sqlite3.connect(path) as database:
-        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert database.execute("PRAGMA foreign_key_check").fetchall() == []
-        for words in ("message_words", "name_words"):
-            database.execute(f"INSERT INTO {words} ({words}) VALUES ('integrity-check')")
-    database.close()
-
-
 @pytest.fixture
 def place(runtime):
     """A runtime in which nothing has been yet."""
@@ -118,7 +109,7 @@ def test_a_database_of_each_version_is_taken_over_with_all_its_rows(fresh_schema
         back = client.evaluate("(+ 1 2)")
         assert back.text.endswith("=> 3") and back.structured["evaluation"] == card["evaluations"] + 1
     assert contents(place.database)[:2] == (len(MIGRATIONS), fresh_schema)
-    check(place.database)
+    check_database(place.database).close()
 
 
 def test_a_line_that_a_former_version_has_answered_is_still_answered_from_there(place):
