@@ -33,6 +33,7 @@
 (defun function-name (function)
   "What is shown for FUNCTION, which is a function or a name."
   (cond ((typep function 'generic-function) (clos:generic-function-name function))
+        ((stood-for function))
         ((functionp function)
          (let ((name (si::compiled-function-name function)))
            (cond ((null name) (lambda-name function))

@@ -182,10 +182,17 @@
   "The interpreted function that was called last; NIL if there is none."
   (first (first (raw-frames 1))))
 
+(defun stood-for (function)
+  "The name and the function of ECL's that FUNCTION, which is a function or a name, stands in for or is; NIL for all others."
+  (let* ((name (if (functionp function) (si::compiled-function-name function) function))
+         (entry (find-if (lambda (entry) (or (eq name (first entry)) (eq name (third entry)))) *stand-ins*)))
+    (values (first entry) (second entry))))
+
 (defun called-function (function)
   "FUNCTION, or the function that it is the name of: the one that was called last, if that is its name."
   (let ((innermost (innermost-function)))
-    (cond ((functionp function) function)
+    (cond ((nth-value 1 (stood-for function)))
+          ((functionp function) function)
           ((and (functionp innermost) (equal (si::compiled-function-name innermost) function)) innermost)
           ((and (symbolp function) (own-package-p (symbol-package function))) function))))
 
@@ -245,6 +252,13 @@ DESTRUCTURING-BIND complains in the same words."
                  (object-text form)
                  (multiple-value-call #'lambda-list-note (first form) (lambda-list (first form)))))))
 
+(defun nameless-function (condition)
+  "The function that CONDITION is about, as the stack tells: compiled functions with optional arguments do not say who they are."
+  (let* ((frame (first (raw-frames 1)))
+         (name (or (first (third frame)) (first (call-in-progress condition)))))
+    (and (si:valid-function-name-p name)
+         (if (fboundp name) (fdefinition name) name))))
+
 (defun program-message (condition)
   "Wrong calls: ECL may name the function by an unreadable object, and never tells what would have been right."
   (let ((control (format-control condition)))
@@ -256,7 +270,10 @@ DESTRUCTURING-BIND complains in the same words."
                        (and function (object-text (function-name function)))
                        (and arguments-p (list-text arguments))
                        (multiple-value-call #'lambda-list-note (function-name function) (called-lambda-list function)))))
-        (cond ((begins-with "Wrong number of arguments passed to function" control)
+        (cond ((equal control "Wrong number of arguments passed to an anonymous function")
+               (setf function (nameless-function condition))
+               (complaint "Wrong number of arguments passed to"))
+              ((begins-with "Wrong number of arguments passed to function" control)
                (complaint "Wrong number of arguments passed to"))
               ((begins-with "Too many arguments passed to function" control)
                (complaint "Too many arguments passed to" arguments))

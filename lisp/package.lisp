@@ -20,5 +20,8 @@
 (defvar *error-taken* nil
   "What the interpreter had taken from the Lisp stack last at that moment, in a list.")
 
+(defvar *stand-ins* '()
+  "For each function of ECL's that one of ours stands in for: its name, itself, and the name of ours.")
+
 (defvar *hook-works* t
   "False if EXT:*INVOKE-DEBUGGER-HOOK* does not see unhandled errors: then a handler around the evaluation does.")

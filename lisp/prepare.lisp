@@ -2,6 +2,12 @@
 
 (in-package :cl-mcp-runtime)
 
+;;; What takes the place of functions of ECL's
+
+(defun stand-in (name ours)
+  (push (list name (fdefinition name) ours) *stand-ins*)
+  (si:fset name (fdefinition ours)))
+
 (defvar *original-quit* (fdefinition 'ext:quit))
 (defvar *original-exit* (fdefinition 'si:exit))
 
@@ -20,9 +26,9 @@
 
 (defun replace-exit ()
   (let ((si:*ignore-package-locks* t))
-    (si:fset 'ext:quit #'leave)
-    (si:fset 'si:exit #'leave)
-    (si:fset 'mp:exit-process #'leave-process)))
+    (stand-in 'ext:quit 'leave)
+    (stand-in 'si:exit 'leave)
+    (stand-in 'mp:exit-process 'leave-process)))
 
 (defvar *original-close* (fdefinition 'close))
 
@@ -49,8 +55,8 @@ fails is done once more where it can be stopped, for the user's handlers."
 
 (defun protect-files ()
   (let ((si:*ignore-package-locks* t))
-    (si:fset 'open #'open-uninterrupted)
-    (si:fset 'close #'close-uninterrupted)))
+    (stand-in 'open 'open-uninterrupted)
+    (stand-in 'close 'close-uninterrupted)))
 
 ;;; Making threads: newer versions of ECL guard them by the system's mutexes, older ones by spinlocks, and none survives a
 ;;; cancel meanwhile
@@ -75,8 +81,8 @@ fails is done once more where it can be stopped, for the user's handlers."
 
 (defun protect-threads ()
   (let ((si:*ignore-package-locks* t))
-    (si:fset 'mp:process-enable #'enable-uninterrupted)
-    (si:fset 'mp:process-run-function #'run-uninterrupted)))
+    (stand-in 'mp:process-enable 'enable-uninterrupted)
+    (stand-in 'mp:process-run-function 'run-uninterrupted)))
 
 ;;; Subprocesses
 
@@ -99,7 +105,7 @@ ever. Waiting can be stopped."
 
 (defun protect-run-program ()
   (let ((si:*ignore-package-locks* t))
-    (si:fset 'ext:run-program #'run-program-uninterrupted)))
+    (stand-in 'ext:run-program 'run-program-uninterrupted)))
 
 ;;; Collecting garbage, which leaves no moment for a cancel
 
@@ -112,7 +118,7 @@ ever. Waiting can be stopped."
 
 (defun replace-gc ()
   (let ((si:*ignore-package-locks* t))
-    (si:fset 'ext:gc #'collect-garbage)))
+    (stand-in 'ext:gc 'collect-garbage)))
 
 (defun warm-up ()
   "Fill the caches of generic functions once, for all sessions."
@@ -144,7 +150,7 @@ ever. Waiting can be stopped."
 
 (defun replace-dialogues ()
   (let ((si:*ignore-package-locks* t))
-    (si:fset 'ed #'edit)
+    (stand-in 'ed 'edit)
     (si:fset 'step #'step-through t)))
 
 (defun prepare ()

@@ -78,8 +78,8 @@ static void disconnect(void)
 }
 
 /*
- * Reports are short and few: a daemon that lets them pile up is told no more, and finds all out when it comes back. What
- * it says is still heard: it may be about to leave, and the last thing it said is that we are to leave too.
+ * Reports are short and few: a daemon that lets them pile up is told no more, and finds all out when it comes back.
+ * What it says is still heard: it may be about to leave, and the last thing it said is that we are to leave too.
  */
 static void say(struct frame_builder *frame)
 {

@@ -133,6 +133,12 @@ def test_other_standard_errors_have_messages_for_people(worker, code, kind, mess
      "Too many arguments passed to macro M.\nIts form is (M 1 2).\nIts lambda list is (A)."),
     ("(with-open-file)", "Too few arguments passed to macro WITH-OPEN-FILE.\nIts form is (WITH-OPEN-FILE)."
      "\nIts lambda list is ((STREAM . FILESPEC) &REST BODY)."),
+    ("(open)", "Wrong number of arguments passed to function OPEN.\nIts lambda list is"
+     " (FILESPEC &KEY (DIRECTION :INPUT) ELEMENT-TYPE IF-EXISTS IF-DOES-NOT-EXIST)."),
+    ("(close)", "Wrong number of arguments passed to function CLOSE.\nIts lambda list is (STREAM &KEY (ABORT NIL))."),
+    ("(mp:process-enable)", "Wrong number of arguments passed to function MP:PROCESS-ENABLE.\nIts lambda list is (PROCESS)."),
+    ("(defun f (a &optional b) (list a b)) (compile 'f) (defun g () (list (f 1 2 3))) (compile 'g) (g)",
+     "Wrong number of arguments passed to function F.\nIts lambda list is (A &OPTIONAL B)."),
     ("(let ((5 1)) 1)", "In form\n(LET ((5 1)) 1)\nNot a valid variable name 5."),
     ("(setq pi 1)", "In form\n(SETQ PI 1)\nSETQ: Tried to assign a value to the constant PI."),
     ("(if)", "In form\n(IF)\nSyntax error: list with too few elements or improperly terminated."),
