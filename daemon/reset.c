@@ -12,6 +12,7 @@
 
 #include "alloc.h"
 #include "evaluation.h"
+#include "statefile.h"
 #include "store.h"
 
 static bool is_operation(const struct evaluation *evaluation, const char *operation)
@@ -110,6 +111,7 @@ bool session_reset_goes_on(struct session *session, struct evaluation *evaluatio
 {
 	if (is_operation(evaluation, OPERATION_RELOAD_SYSTEMS)) {
 		store_set_reload(session->server->store, session->id, NULL, NULL, NULL);
+		statefile_remove(session->server, session->id); /* one that it could not be restored from */
 		set_answer(result);
 	}
 	if (!is_operation(evaluation, OPERATION_LOADED_SYSTEMS) || !evaluation->request ||

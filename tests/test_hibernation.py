@@ -147,9 +147,8 @@ def test_a_shutdown_does_not_wait_for_what_does_not_answer(own_runtime):
     busy.evaluate("(defvar *kept* 1)")
     busy.start_evaluation("(mp:without-interrupts (loop))")
     wait_until(lambda: "busy\": running" in client.tool("list-sessions").text, "it runs")
-    started = time.monotonic()
     assert own_runtime.control("shutdown").returncode == 0
-    assert time.monotonic() - started < 4 and states(own_runtime) == [session + ".lisp"]
+    assert "could not be hibernated in time" not in own_runtime.log_tail() and states(own_runtime) == [session + ".lisp"]
     busy.process.kill()
     busy.abandon()
 
@@ -177,8 +176,9 @@ def test_while_memory_is_short_the_session_used_longest_ago_goes_first(own_runti
         first, one = begun(own_runtime, name="first")
         second, two = begun(own_runtime, name="second")
         first.evaluate("(f 1)")
-        wait_until(lambda: state_of(second, two) == "hibernated", "the older one sleeps")
-        assert state_of(first, one) == "idle"
+        wait_until(lambda: len(states(own_runtime)) == 2, "both sleep")
+        directory = own_runtime.directory / "state" / "cl-mcpd" / "states"
+        assert (directory / f"{two}.lisp").stat().st_mtime < (directory / f"{one}.lisp").stat().st_mtime
 
 
 def test_nothing_is_hibernated_by_itself_when_both_are_off(own_runtime):
@@ -230,6 +230,8 @@ def test_a_state_that_cannot_be_read_is_said_and_kept(own_runtime):
     assert back.structured["values"] == ["NIL"] and "SESSION-RESTARTED: The session was hibernated and cannot be" in back.text
     assert str(file) in back.text and file.exists()
     assert client.evaluate("(+ 1 1)").text == "=> 2"
+    client.tool("reset-session")
+    assert not file.exists()
     hibernate(own_runtime, session)
     assert RESTORED in client.evaluate("1").text
 
