@@ -63,8 +63,26 @@ fails is done once more where it can be stopped, for the user's handlers."
 
 (defvar *original-enable* (fdefinition 'mp:process-enable))
 
+(defun check-object (object type)
+  (unless (typep object type)
+    (error 'type-error :datum object :expected-type type)))
+
+(defmacro define-checked (name ours type)
+  "OURS is for the place of NAME, which looks into its first argument whatever that is: the session would not survive it."
+  `(defun ,ours (object &rest arguments)
+     (check-object object ',type)
+     (multiple-value-call (load-time-value (fdefinition ',name)) object (values-list arguments))))
+
+(define-checked mp:process-kill kill-checked mp:process)
+(define-checked mp:process-suspend suspend-checked mp:process)
+(define-checked mp:process-resume resume-checked mp:process)
+(define-checked mp:interrupt-process interrupt-checked mp:process)
+(define-checked mp:condition-variable-signal signal-checked mp:condition-variable)
+(define-checked mp:condition-variable-broadcast broadcast-checked mp:condition-variable)
+
 (defun enable-uninterrupted (process)
   "In place of MP:PROCESS-ENABLE: stopped half-way, it would free what it has not made yet."
+  (check-object process 'mp:process)
   (prog1 (mp:without-interrupts (funcall *original-enable* process))
     (cancel-point)))
 
@@ -81,6 +99,12 @@ fails is done once more where it can be stopped, for the user's handlers."
 
 (defun protect-threads ()
   (let ((si:*ignore-package-locks* t))
+    (stand-in 'mp:process-kill 'kill-checked)
+    (stand-in 'mp:process-suspend 'suspend-checked)
+    (stand-in 'mp:process-resume 'resume-checked)
+    (stand-in 'mp:interrupt-process 'interrupt-checked)
+    (stand-in 'mp:condition-variable-signal 'signal-checked)
+    (stand-in 'mp:condition-variable-broadcast 'broadcast-checked)
     (stand-in 'mp:process-enable 'enable-uninterrupted)
     (stand-in 'mp:process-run-function 'run-uninterrupted)))
 

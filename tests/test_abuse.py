@@ -274,6 +274,15 @@ def test_an_error_in_a_thread_is_shown_and_ends_the_thread_alone(kept):
     assert text.endswith("=> 1")
 
 
+@pytest.mark.parametrize("operation", ["process-kill", "process-suspend", "process-resume", "process-enable",
+                                       "interrupt-process", "condition-variable-signal", "condition-variable-broadcast"])
+def test_what_is_no_thread_is_an_error(kept, operation):
+    more = " (lambda () 1)" if operation == "interrupt-process" else ""
+    for thing in "nil", "5", "(list 1)":
+        text = kept.answer(f"(mp:{operation} {thing}{more})")
+        assert text.startswith("[ERROR] TYPE-ERROR\n") and f"\n0: (MP:{operation.upper()} " in text
+
+
 # What breaks the process
 
 DEADLY = {
