@@ -1,7 +1,7 @@
 ;;;; closures.lisp - which of the user's global functions are closures that can be made again, and together with which.
 ;;;;
-;;;; An interpreted closure has its variables in conses (NAME . VALUE), which closures that came from one place share. So those that
-;;;; share any are defined together, inside of one LET; the values are set behind, as all others are.
+;;;; An interpreted closure has its variables in conses (NAME . VALUE), which closures that came from one place share. So those
+;;;; that share any are defined together, inside of one LET; the values are set behind, as all others are.
 
 (in-package :cl-mcp-runtime)
 

@@ -29,6 +29,11 @@
 (defvar *room* +room+
   "What is left of it.")
 
+(defconstant +levels+ 2000
+  "How deep objects may be in objects: each is some lists deep in the text, and ECL's reader takes some ten thousand.")
+
+(defvar *level* 0)
+
 (defvar *flaws* '()
   "What could not be kept of the value that is being encoded.")
 
@@ -64,8 +69,13 @@
 
 (defun printable-p (code)
   "True if the printer's text of CODE can be read, and no code of the user's prints it."
-  (let ((seen (make-object-table)))
+  (let ((seen (make-object-table))
+        (left (* 4 +levels+)))
     (labels ((printable (object)
+               (decf left)
+               (prog1 (and (plusp left) (printable-here object))
+                 (incf left)))
+             (printable-here (object)
                (typecase object
                  ((or symbol character string pathname bit-vector) t)
                  (number (plain-number-p object))
@@ -209,6 +219,8 @@
               (flaw function))))))
 
 (defun encode-composite (object)
+  (when (> *level* +levels+)
+    (error "nested too deeply to be written"))
   (typecase object
     (cons (encode-list object))
     (array (encode-array object))
@@ -233,7 +245,8 @@
      object)
     ((or character pathname) object)
     (t (or (known-encoding object)
-           (encode-composite object)))))
+           (let ((*level* (1+ *level*)))
+             (encode-composite object))))))
 
 (defun encode-value (value)
   "The encoding of VALUE, what of it cannot be kept, and whether anything can; as a fourth value, true if encoding it

@@ -126,18 +126,28 @@
 
 ;;; Reading
 
+(defun replace-character (condition)
+  "A character of Lisp's may be none of Unicode's, and can be written but not read."
+  (let ((replace (find-restart 'use-value condition)))
+    (when replace
+      (invoke-restart replace #\?))))
+
+(defun read-part (stream)
+  (handler-bind ((ext:character-decoding-error #'replace-character))
+    (read stream nil)))
+
 (defun skip-record (stream start)
   "Behind the form that begins at START and cannot be read."
   (file-position stream start)
   (let ((*read-suppress* t))
-    (read stream nil)))
+    (read-part stream)))
 
 (defun read-record (stream)
   "The next record's name and form, and why it cannot be read if it cannot; all NIL at the end."
   (with-state-syntax
-    (let ((name (read stream nil))
+    (let ((name (read-part stream))
           (start (file-position stream)))
-      (handler-case (values name (read stream nil) nil)
+      (handler-case (values name (read-part stream) nil)
         (error (condition)
           (skip-record stream start)
           (values name nil (safe-message condition)))))))

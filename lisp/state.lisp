@@ -18,7 +18,13 @@
   "The names of what could not be written although it might be kept.")
 
 (defun put-record (name kind &rest arguments)
-  (format *state* "~S~%~S~%" name (cons kind arguments)))
+  "What cannot be printed, for whatever reason, is not kept."
+  (prin1 name *state*)
+  (terpri *state*)
+  (write-line (handler-case (prin1-to-string (cons kind arguments))
+                (serious-condition (condition)
+                  (prin1-to-string (list :lost (safe-message condition)))))
+              *state*))
 
 (defvar *closures* '()
   "Those that were met.")
@@ -26,6 +32,12 @@
 (defun lose (name why)
   "It is not kept."
   (put-record name :lost why))
+
+(defmacro losing-at-most ((name) &body body)
+  "Evaluate BODY, which puts records of NAME. An error in the metaobjects of one costs nothing else."
+  `(handler-case (progn ,@body)
+     (serious-condition (condition)
+       (lose (name-text ,name) (safe-message condition)))))
 
 ;;; Systems and packages
 
@@ -167,14 +179,15 @@
   (dolist (name names)
     (let ((macro (and (symbolp name) (macro-function name))))
       (when (eq (and macro t) macros)
-        (let ((function (or macro (global-function name))))
-          (unless (typep function 'generic-function)
-            (put-function name function macros predicates)))
-        (when (si:traced-old-definition name)
-          (lose (name-text name) "it is not traced any more"))
-        (let ((documentation (ignore-errors (documentation name 'function))))
-          (when (stringp documentation)
-            (put-record (name-text name) :documentation name 'function documentation)))))))
+        (losing-at-most (name)
+          (let ((function (or macro (global-function name))))
+            (unless (typep function 'generic-function)
+              (put-function name function macros predicates)))
+          (when (si:traced-old-definition name)
+            (lose (name-text name) "it is not traced any more"))
+          (let ((documentation (ignore-errors (documentation name 'function))))
+            (when (stringp documentation)
+              (put-record (name-text name) :documentation name 'function documentation))))))))
 
 ;;; Types, and other things that have a source
 
@@ -217,7 +230,7 @@
 (defun put-noted ()
   "In the order in which they were first defined, because one may need another."
   (loop for ((kind name) . source) in (sources-in-order)
-        when (and (interned-p name) (there-p kind name source))
+        when (and (interned-p name) (ignore-errors (there-p kind name source)))
           do (when (eq (first (source-form source)) 'defclass)
                (setf source (make-source :form (without-initial-values (source-form source))
                                          :package (source-package source)
@@ -283,7 +296,7 @@
 (defun put-methods (names symbols packages)
   (let ((found '()))
     (loop for (key . source) in (sources-in-order)
-          for method = (method-of-source key)
+          for method = (ignore-errors (method-of-source key))
           when method
             do (push method found)
                (put-source (method-text method) source))

@@ -176,7 +176,7 @@ def test_while_memory_is_short_the_session_used_longest_ago_goes_first(own_runti
         first, one = begun(own_runtime, name="first")
         second, two = begun(own_runtime, name="second")
         first.evaluate("(f 1)")
-        wait_until(lambda: len(states(own_runtime)) == 2, "both sleep")
+        wait_until(lambda: states(own_runtime) == sorted([f"{one}.lisp", f"{two}.lisp"]), "both sleep")
         directory = own_runtime.directory / "state" / "cl-mcpd" / "states"
         assert (directory / f"{two}.lisp").stat().st_mtime < (directory / f"{one}.lisp").stat().st_mtime
 

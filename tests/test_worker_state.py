@@ -88,6 +88,8 @@ KEPT = {
                           "(list (eq *x* (first *y*)) (eq (second *x*) (second *y*)))", "(T T)"),
     "objects that refer to each other": ("(defstruct n next) (defvar *x* (make-n)) (setf (n-next *x*) (make-n :next *x*))",
                                          "(eq *x* (n-next (n-next *x*)))", "T"),
+    "what is nested deeply": ("(defvar *x* (let ((x nil)) (dotimes (i 1500) (setf x (list x))) x))",
+                              "(loop with x = *x* while x count t do (setf x (car x)))", "1500"),
     "long lists": ("(defvar *x* (loop for i below 100000 collect i))", "(list (length *x*) (reduce #'+ *x*))",
                    "(100000 4999950000)"),
     "functions as values": ("(defun f (x) (* 2 x)) (defvar *x* (list #'f #'car (lambda (x) (1+ x))))",
@@ -139,6 +141,12 @@ LOST = {
     "closures as values": ("(defvar *x* (let ((n 0)) (lambda () (incf n))))", "*X*: a function without source"),
     "methods that are closures": ("(let ((n 0)) (defmethod m ((x integer)) (incf n)))", "(METHOD M (INTEGER)): a closure over N"),
     "native functions": ("(setf (fdefinition 'f) (compile nil '(lambda (x) x)))", "F: native code without source"),
+    "what is nested too deeply": ("(defvar *x* (let ((x nil)) (dotimes (i 100000) (setf x (list x))) x)) (defvar *y* '((1)))",
+                                  "*X*: nested too deeply to be written"),
+    "long chains of objects": ("(defstruct n next) (defvar *x* nil) (dotimes (i 100000) (setf *x* (make-n :next *x*)))",
+                               "*X*: nested too deeply to be written"),
+    "code that is nested too deeply": ("(eval (list 'defun 'f '() (list 'quote (let ((x nil)) (dotimes (i 9000) (setf x (list x))) x))))",
+                                       "F: its source holds an object that has no readable form"),
     "what is too big": ("(defvar *x* (make-array 2000000 :element-type '(unsigned-byte 8))) (defvar *y* (vector 1 2))",
                         "*X*: too big to be written"),
     "locks": ("(defvar *x* (mp:make-lock))", "*X*: an object of type MP:LOCK"),
@@ -201,6 +209,14 @@ def test_a_traced_function_is_kept_and_its_trace_is_not(zygote, worker, tmp_path
         assert report == "F: it is not traced any more\nG: it is not traced any more"
         result = other.evaluate("(list (f 2) (g 3))")
         assert result.value == ["(4 3)"] and not result.stderr and not result.stdout
+
+
+def test_a_character_that_no_file_can_hold_costs_nothing_else(zygote, worker, tmp_path):
+    worker.evaluate("(defvar *x* (string (code-char #xD800))) (defvar *y* (code-char #xD800)) (defun f () 1)")
+    worker.value(str(tmp_path / "state.lisp"), operation="save-state")
+    other, report = wake(zygote, tmp_path / "state.lisp")
+    with other:
+        assert report == "" and other.value("(list *x* (char-code *y*) (f))") == '("?" 55296 1)'
 
 
 def test_a_directory_that_is_gone_is_named(zygote, worker, tmp_path):
