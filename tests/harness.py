@@ -8,6 +8,7 @@ every conversation by itself (see Client.verify), so that each test only says wh
 
 import collections
 import contextlib
+import errno
 import json
 import mmap
 import os
@@ -15,6 +16,7 @@ import pathlib
 import select
 import shutil
 import signal
+import socket
 import sqlite3
 import struct
 import subprocess
@@ -263,6 +265,15 @@ class Runtime:
         finally:
             self.control("shutdown")
             process.wait(PATIENCE)
+
+    def end_daemon(self, number=signal.SIGKILL):
+        """Ends it by a signal, to its last thread. Nobody may be about to start the next one."""
+        def nobody_listens():
+            with socket.socket(socket.AF_UNIX) as link:
+                return link.connect_ex(self.environment["CL_MCPD_SOCKET"]) in (errno.ECONNREFUSED, errno.ENOENT)
+
+        os.kill(self.daemon_pid(), number)
+        wait_until(nobody_listens, "it has ended")
 
     def end_all_but(self, *spared):
         """Kills what runs here, and what takes over from that, but for these."""

@@ -63,12 +63,6 @@ def place(runtime):
     return runtime
 
 
-def kill_daemon(runtime):
-    pid = runtime.daemon_pid()
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: pid not in runtime.processes(), "the daemon is dead")
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_database_is_set_aside_whole_and_live_sessions_are_stored_again(place, damage):
     client = place.client("--session", "work").open()
@@ -82,7 +76,7 @@ def test_a_damaged_database_is_set_aside_whole_and_live_sessions_are_stored_agai
     client.tool("rename-session", session="work", name="renamed")
     client.evaluate("1")  # its process has heard of both
     client.finish()
-    kill_daemon(place)
+    place.end_daemon()
     log_into_file(place)
     DAMAGES[damage](place.database)
     remains = place.database.read_bytes()
@@ -155,7 +149,7 @@ def test_a_copy_that_took_over_still_knows_its_session_s_name(place):
     os.kill(state["pid"], signal.SIGKILL)
     wait_until(lambda: place.status()["sessions"][0]["pid"] not in (0, state["pid"]), "the copy has taken over")
     client.finish()
-    kill_daemon(place)
+    place.end_daemon()
     for path in place.database.parent.glob("sessions.db*"):
         path.unlink()
     with place.client("--session", "renamed") as client:
@@ -169,7 +163,7 @@ def test_a_session_that_is_being_deleted_is_not_stored_again(place):
     gone = client.tool("create-session", name="gone").structured["id"]
     client.evaluate("1", session="gone")
     client.tool("delete-session", session=gone)
-    kill_daemon(place)
+    place.end_daemon()
     place.database.write_bytes(b"x" * 5000)
     assert [card["id"] for card in client.tool("list-sessions").structured["sessions"]] == [kept]
 
@@ -224,7 +218,7 @@ def test_a_database_of_a_newer_version_is_refused_untouched_until_it_is_moved_aw
 def test_an_upgrade_that_is_taken_back_leaves_running_sessions_as_they_are(place):
     client = place.client().open()
     client.evaluate("(defvar *mine* 1)")
-    kill_daemon(place)
+    place.end_daemon()
     with sqlite3.connect(place.database) as database:
         version = database.execute("PRAGMA user_version").fetchone()[0]
         database.execute("PRAGMA user_version = 4711")

@@ -123,8 +123,7 @@ def play_with(runtime, disk, turn, point, error):
     wait_until(story.is_settled, "all is stored")
     story.client.finish()
     assert runtime.daemon_pid() == daemon
-    os.kill(daemon, signal.SIGTERM if turn % 2 else signal.SIGKILL)
-    wait_until(lambda: not alive(daemon), "the daemon has left")
+    runtime.end_daemon(signal.SIGTERM if turn % 2 else signal.SIGKILL)
     assert not list(runtime.database.parent.glob("*damaged*")) and "Sanitizer" not in runtime.log_tail()
     story.verify()
     return story
@@ -193,9 +192,7 @@ def test_a_disk_that_cannot_be_written_refuses_calls_loses_nothing_and_is_forgot
     assert ADVICE[error] in own_runtime.control("status").stdout.decode()
     assert client.result("ping") == {}
     # The answer that could not be stored is the worker's to keep, whatever becomes of the daemon.
-    daemon = own_runtime.daemon_pid()
-    os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: not alive(daemon), "the daemon is dead")
+    own_runtime.end_daemon()
     with own_runtime.client() as other:
         assert other.open().evaluate("1").text.startswith("[ERROR] STORAGE-FAILED\n")
     disk.heal()

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import FAULTS, alive, wait_until
+from harness import FAULTS, wait_until
 from link_driver import frame
 
 
@@ -102,9 +102,7 @@ def test_times_of_a_wrong_clock_are_replaced_and_logged(own_runtime, offset):
         wait_until(lambda: client.tool("session-info").structured["messages"] == 2, "it is stored")
         created = client.tool("session-info").structured["created_at"]
     assert created >= 3786825600 and ("INVALID-TIMESTAMP" in own_runtime.log_tail()) == (offset < 0)
-    daemon = own_runtime.daemon_pid()
-    os.kill(daemon, signal.SIGTERM)
-    wait_until(lambda: not alive(daemon), "it has left")
+    own_runtime.end_daemon(signal.SIGTERM)
     own_runtime.use_faults(CLOCK_OFFSET="0")
     with own_runtime.client() as client:
         card = client.open().tool("session-info", session="work").structured
@@ -240,7 +238,7 @@ def test_a_state_directory_that_others_can_enter_is_refused_until_it_is_mended(o
 def test_a_full_disk_refuses_evaluations_and_is_forgotten_when_there_is_room_again(own_runtime):
     state = state_directory(own_runtime)
     state.mkdir(parents=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs", state],
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", state],
                              capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
