@@ -31,8 +31,8 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="module")
 def runtime():
-    """One daemon for the tests of a file; each client has a session of its own."""
-    with Runtime() as shared:
+    """One daemon for the tests of a file; each client has a session of its own, of which there may be any number."""
+    with Runtime() as shared, shared.daemon("--quota", "sessions=0"):
         yield shared
 
 
