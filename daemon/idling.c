@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* However short memory is, a session is let alone for so long after it was used: its client may be about to go on. */
-#define LEAST_IDLE_MS 3000
+#define LEAST_IDLE_MS 2000
 
 static const struct timeval look_time = {1, 0};
 
