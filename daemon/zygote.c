@@ -25,10 +25,13 @@
 static const struct timeval connect_interval = {0, 5000};
 #define CONNECT_TRIES 600
 /* The same when the daemon ends, and waits for nothing else. */
-#define UNMET_TRIES 500
+#define UNMET_TRIES 2000
 #define UNMET_INTERVAL_US 1000
 /* Between two tries to start one that fails. */
 static const struct timeval restart_interval = {1, 0};
+/* The descriptor of the lock in a zygote that we start. */
+#define LOCK_FD 3
+#define LOCK_FD_TEXT "3"
 
 enum zygote_state { ZYGOTE_DOWN, ZYGOTE_BOOTING, ZYGOTE_UP };
 
@@ -127,21 +130,33 @@ void zygote_kill(struct zygote *zygote, const char *session_id, uint64_t pid)
 	peer_send(zygote->peer, &zygote->builder);
 }
 
-/* A zygote holds the lock of the directory from its first moments on. */
-static bool is_there_any(const char *directory)
+/*
+ * A zygote is born with the lock of the directory and holds it until its end, so that there is never a second one, nor
+ * one that nobody knows of. Returns the lock, or a negative errno: -EWOULDBLOCK if there is one.
+ */
+static int take_lock(const char *directory)
 {
 	int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool is_held = lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0;
+
+	if (lock < 0)
+		return -errno;
+	if (flock(lock, LOCK_EX | LOCK_NB) == 0)
+		return lock;
+	int error = errno;
+	close(lock);
+	return -error;
+}
+
+static bool is_there_any(const char *directory)
+{
+	int lock = take_lock(directory);
 
 	if (lock >= 0)
 		close(lock);
-	return is_held;
+	return lock == -EWOULDBLOCK;
 }
 
-/*
- * One that boots and that we do not speak to yet: it is ours, or was started by a daemon that died, and ours has then
- * left at once. The one that is there has its socket within microseconds.
- */
+/* One that boots and that we do not speak to yet: it is ours, or was started by a daemon that died. */
 static void end_unmet(const struct zygote *zygote)
 {
 	const char *directory = zygote->server->runtime_directory;
@@ -280,6 +295,7 @@ static void on_gone(void *context, const char *reason)
 	log_warning("the connection to the zygote is lost: %s", reason);
 	peer_close(zygote->peer);
 	zygote->peer = NULL;
+	zygote->launched = 0;
 	zygote->state = ZYGOTE_DOWN;
 	event_add(zygote->timer, &restart_interval);
 	/* What was asked of it may have been done or not: all who wait ask again. */
@@ -292,7 +308,7 @@ static const struct peer_handler peer_handler = {.frame = on_frame, .gone = on_g
 
 /* ---- starting */
 
-static void become_zygote(const char *program, const char *directory)
+static void become_zygote(const char *program, const char *directory, int lock)
 {
 	char log_path[PATH_MAX];
 	sigset_t none;
@@ -302,11 +318,15 @@ static void become_zygote(const char *program, const char *directory)
 	dup2(null, STDIN_FILENO);
 	dup2(log >= 0 ? log : null, STDOUT_FILENO);
 	dup2(log >= 0 ? log : null, STDERR_FILENO);
-	close_range(3, ~0u, 0);
+	if (lock == LOCK_FD)
+		fcntl(lock, F_SETFD, 0); /* it is to stay */
+	else
+		dup2(lock, LOCK_FD);
+	close_range(LOCK_FD + 1, ~0u, 0);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_DFL);
-	execl(program, program, directory, (char *)NULL);
+	execl(program, program, "--lock", LOCK_FD_TEXT, directory, (char *)NULL);
 	_exit(127);
 }
 
@@ -314,7 +334,7 @@ static void become_zygote(const char *program, const char *directory)
  * The zygote must not be our child: it outlives us, and its signals and descriptors are not ours. So a child of ours
  * forks again, tells the pid and leaves. 0 if it could not be started.
  */
-static pid_t launch(const char *program, const char *directory)
+static pid_t launch(const char *program, const char *directory, int lock)
 {
 	pid_t pid = 0;
 	int ends[2], status;
@@ -326,7 +346,7 @@ static pid_t launch(const char *program, const char *directory)
 		setsid();
 		pid = fork();
 		if (pid == 0)
-			become_zygote(program, directory);
+			become_zygote(program, directory, lock);
 		_exit(pid < 0 || write(ends[1], &pid, sizeof(pid)) != sizeof(pid));
 	}
 	close(ends[1]);
@@ -338,8 +358,29 @@ static pid_t launch(const char *program, const char *directory)
 	return pid;
 }
 
+static void give_up(struct zygote *zygote, const char *why)
+{
+	zygote->state = ZYGOTE_DOWN;
+	zygote->launched = 0;
+	refuse_waiting(zygote, why);
+	event_add(zygote->timer, &restart_interval);
+}
+
+static void wait_for_socket(struct zygote *zygote, int error)
+{
+	zygote->state = ZYGOTE_BOOTING;
+	if (++zygote->tries < CONNECT_TRIES) {
+		event_add(zygote->timer, &connect_interval);
+		return;
+	}
+	log_error("the zygote does not answer: %s", strerror(error));
+	give_up(zygote, "the Lisp process does not start; see the log beside the socket");
+}
+
+/* Does nothing but wait if there is one that another daemon has started, until it listens or has ended. */
 static void start(struct zygote *zygote)
 {
+	const char *directory = zygote->server->runtime_directory;
 	char program[PATH_MAX];
 
 	if (paths_sibling("cl-mcp-worker", program, sizeof(program)) < 0) {
@@ -347,16 +388,20 @@ static void start(struct zygote *zygote)
 		refuse_waiting(zygote, "the program cl-mcp-worker was not found; install cl-mcp-server again");
 		return;
 	}
-	zygote->launched = launch(program, zygote->server->runtime_directory);
-	if (!zygote->launched) {
-		log_error("the zygote could not be started: %s", strerror(errno));
-		refuse_waiting(zygote, "the Lisp process could not be started");
-		event_add(zygote->timer, &restart_interval);
-		return;
+	if (zygote->state == ZYGOTE_DOWN)
+		zygote->tries = 0;
+	int lock = take_lock(directory), error = -lock;
+	if (lock >= 0) {
+		zygote->launched = launch(program, directory, lock);
+		error = zygote->launched ? 0 : errno;
+		close(lock);
 	}
-	zygote->state = ZYGOTE_BOOTING;
-	zygote->tries = 0;
-	event_add(zygote->timer, &connect_interval);
+	if (error == 0 || error == EWOULDBLOCK) {
+		wait_for_socket(zygote, error);
+	} else {
+		log_error("the zygote could not be started: %s", strerror(error));
+		give_up(zygote, "the Lisp process could not be started");
+	}
 }
 
 static void try_connect(struct zygote *zygote)
@@ -369,15 +414,10 @@ static void try_connect(struct zygote *zygote)
 	if (fd >= 0) {
 		zygote->state = ZYGOTE_BOOTING; /* until it says that it is ready */
 		zygote->peer = peer_new(zygote->server->base, fd, &peer_handler, zygote);
-	} else if (zygote->state == ZYGOTE_DOWN) {
+	} else if (!zygote->launched) {
 		start(zygote);
-	} else if (++zygote->tries < CONNECT_TRIES) {
-		event_add(zygote->timer, &connect_interval);
 	} else {
-		log_error("the zygote does not answer: %s", strerror(-fd));
-		refuse_waiting(zygote, "the Lisp process does not start; see the log beside the socket");
-		zygote->state = ZYGOTE_DOWN;
-		event_add(zygote->timer, &restart_interval);
+		wait_for_socket(zygote, -fd);
 	}
 }
 

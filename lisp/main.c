@@ -17,6 +17,7 @@
 enum letter {
 	OPTION_SELF_TEST = 't',
 	OPTION_LINGER = 'l',
+	OPTION_LOCK = 'k',
 	OPTION_WITHOUT = 'w',
 	OPTION_VERSION = 'V',
 	OPTION_HELP = 'h'
@@ -25,6 +26,7 @@ enum letter {
 static const struct option options[] = {
 	{"self-test", no_argument, NULL, OPTION_SELF_TEST},
 	{"linger", required_argument, NULL, OPTION_LINGER},
+	{"lock", required_argument, NULL, OPTION_LOCK},
 	{"without", required_argument, NULL, OPTION_WITHOUT},
 	{"version", no_argument, NULL, OPTION_VERSION},
 	{"help", no_argument, NULL, OPTION_HELP},
@@ -33,7 +35,7 @@ static const struct option options[] = {
 
 static void print_help(FILE *to)
 {
-	fputs("usage: cl-mcp-worker [--linger SECONDS] [--without RECIPE] RUNTIME_DIRECTORY\n"
+	fputs("usage: cl-mcp-worker [--linger SECONDS] [--lock FD] [--without RECIPE] RUNTIME_DIRECTORY\n"
 	      "       cl-mcp-worker [--without RECIPE] --self-test\n"
 	      "       cl-mcp-worker --version | --help\n"
 	      "\n"
@@ -43,6 +45,7 @@ static void print_help(FILE *to)
 	      "  --self-test       boot, try what depends on this version of ECL, say what works\n"
 	      "  --without RECIPE  do without one of those things, as if it did not work\n"
 	      "  --linger SECONDS  leave after so long without a daemon and without sessions (60)\n"
+	      "  --lock FD         the directory, open and locked already\n"
 	      "  --version         print the version\n"
 	      "  --help            print this\n",
 		to);
@@ -57,7 +60,7 @@ static int self_test(char *program)
 
 int main(int argc, char **argv)
 {
-	struct zygote_options zygote = {.program = argv[0], .linger_seconds = LINGER_SECONDS};
+	struct zygote_options zygote = {.program = argv[0], .linger_seconds = LINGER_SECONDS, .lock = -1};
 	int option;
 	bool test = false;
 
@@ -68,6 +71,9 @@ int main(int argc, char **argv)
 			break;
 		case OPTION_LINGER:
 			zygote.linger_seconds = (unsigned)strtoul(optarg, NULL, 10);
+			break;
+		case OPTION_LOCK:
+			zygote.lock = (int)strtol(optarg, NULL, 10);
 			break;
 		case OPTION_WITHOUT:
 			if (recipes_do_without(optarg))

@@ -499,16 +499,25 @@ static bool serve_once(void)
 }
 
 /* The lock on the directory is held as long as we live: it tells a living zygote's socket from a dead one's. */
-static int make_listeners(const char *directory)
+static int take_lock(const struct zygote_options *options)
 {
-	int lock = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int lock = options->lock < 0 ? open(options->runtime_directory, O_RDONLY | O_DIRECTORY) : options->lock;
 
-	if (lock < 0)
+	if (lock < 0 || fcntl(lock, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;
 	if (flock(lock, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? -EADDRINUSE : -errno;
-	zygote.cradle = cradle_open(directory);
-	return zygote.cradle < 0 ? zygote.cradle : listener_open(directory, WORKLINK_ZYGOTE_SOCKET);
+	return 0;
+}
+
+static int make_listeners(const struct zygote_options *options)
+{
+	int status = take_lock(options);
+
+	if (status < 0)
+		return status;
+	zygote.cradle = cradle_open(options->runtime_directory);
+	return zygote.cradle < 0 ? zygote.cradle : listener_open(options->runtime_directory, WORKLINK_ZYGOTE_SOCKET);
 }
 
 static void watch_signals(void)
@@ -532,7 +541,7 @@ int zygote_run(const struct zygote_options *options)
 
 	zygote.options = options;
 	zygote.connection = -1;
-	zygote.listener = make_listeners(options->runtime_directory);
+	zygote.listener = make_listeners(options);
 	if (zygote.listener == -EADDRINUSE) {
 		log_line("another zygote serves %s", options->runtime_directory);
 		return 0;

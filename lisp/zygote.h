@@ -8,6 +8,7 @@ struct zygote_options {
 	const char *runtime_directory;
 	char *program;
 	unsigned linger_seconds; /* without a daemon and without workers */
+	int lock;                /* the directory, open and locked by who started us, or -1 */
 };
 
 /* The program's exit status. */

@@ -100,6 +100,24 @@ def test_the_daemon_answers_while_the_zygote_still_boots(own_runtime):
     assert legacy.result("cl-mcpd/status")["zygote"]["state"] == "ready"
 
 
+def test_a_zygote_that_a_killed_daemon_had_begun_is_the_only_one_and_ends_with_a_shutdown(own_runtime):
+    fifo, begun = own_runtime.directory / "fifo", own_runtime.directory / "begun"
+    os.mkfifo(fifo)
+    own_runtime.programs = copied_programs(
+        own_runtime.directory / "programs",
+        f'echo $$ >>"{begun}"\nread line <"{fifo}"\nexec "{BUILD_DIR}/cl-mcp-worker" "$@"')
+    client = own_runtime.client().open()
+    for _ in range(3):
+        wait_until(begun.exists, "the zygote has begun")
+        os.kill(own_runtime.daemon_pid(), signal.SIGKILL)
+        assert client.result("cl-mcpd/status")["zygote"]["state"] == "booting"
+    assert len(begun.read_text().split()) == 1
+    with subprocess.Popen([own_runtime.programs / "cl-mcpctl", "shutdown"], env=own_runtime.environment) as leaving:
+        fifo.write_text("go\n")
+    assert leaving.returncode == 0
+    wait_until(lambda: not any("cl-mcp-worker" in command for command in own_runtime.processes().values()), "no zygote is left")
+
+
 @pytest.mark.slow
 def test_a_zygote_that_cannot_start_is_reported_instead_of_hanging():
     with contextlib.ExitStack() as stack:
