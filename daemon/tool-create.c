@@ -1,5 +1,6 @@
 /*
- * tool-create.c - create-session: a row, or a clone of another session and then its row.
+ * tool-create.c - create-session: a row, or a clone of another session and then its row; and fork-session, which is the
+ * latter.
  */
 #include "tools.h"
 
@@ -16,6 +17,8 @@
 #include "target.h"
 
 #include <inttypes.h>
+
+#define FORK "fork-session"
 
 /* Ids clash when two sessions are made in one second and draw the same of 65,536 suffixes. */
 #define DRAWS_MAX 20
@@ -54,6 +57,19 @@ static const char *given_text(const struct request *request, const char *name)
 	const char *text = json_object_get_string(given(request, name));
 
 	return text && *text ? text : NULL;
+}
+
+/* What is cloned, by id or name; NULL if a session begins empty. */
+static const char *original_of(const struct request *request)
+{
+	const struct conversation *conversation = request->conversation;
+	const char *tool = json_object_get_string(json_object_object_get(request->params, "name"));
+
+	if (strcmp(tool, FORK) != 0)
+		return given_text(request, "from");
+	if (given_text(request, "session"))
+		return given_text(request, "session");
+	return conversation->session ? conversation->session : conversation->wanted_session;
 }
 
 static void put_given(struct inquiry *inquiry, const struct request *request)
@@ -149,7 +165,7 @@ static void add_row(struct request *request, const struct cloning_said *said)
 static void refuse_clone(struct request *request, const char *why_not)
 {
 	request_fail(request, "SESSION-NOT-CLONED", "\"%.64s\" was not cloned: %s. Nothing was created. %s",
-		given_text(request, "from"), why_not,
+		original_of(request), why_not,
 		strstr(why_not, "threads") ? "End its threads (mp:process-kill, then mp:process-join) and try again."
 					   : "Try again.");
 }
@@ -190,11 +206,11 @@ static void on_planned(struct request *request, const struct inquiry_said *said,
 		request_fail(request, "SESSION-NOT-CLONED",
 			"\"%.64s\" has no process now, and only what a process has in memory can be cloned. Nothing was created. "
 			"Evaluate something in that session first, and try again.",
-			given_text(request, "from"));
+			original_of(request));
 	} else if (said->words && strstr(said->words, taken_name)) {
 		inquiry_refuse(request, &(struct inquiry_said){.status = INQUIRY_EXISTS}, NULL);
 	} else {
-		inquiry_refuse(request, said, given_text(request, "from"));
+		inquiry_refuse(request, said, original_of(request));
 	}
 }
 
@@ -202,13 +218,13 @@ static void plan(struct request *request, struct attempt *attempt)
 {
 	struct inquiry *inquiry = inquiry_new(request, DATABASE_PLAN_CLONE);
 
-	inquiry_text(inquiry, given_text(request, "from"));
+	inquiry_text(inquiry, original_of(request));
 	inquiry_text(inquiry, attempt->id);
 	inquiry_text(inquiry, given_text(request, "name"));
 	inquiry_send(inquiry, on_planned, attempt);
 }
 
-/* ---- the tool */
+/* ---- the tools */
 
 void tool_create_session(struct server *server, struct request *request, struct json_object *arguments)
 {
@@ -222,6 +238,17 @@ void tool_create_session(struct server *server, struct request *request, struct 
 		plan(request, attempt_new(NULL));
 	else
 		create(request, attempt_new(NULL));
+}
+
+/* The same under the name that people look for, and of this connection's own session if none is named. */
+void tool_fork_session(struct server *server, struct request *request, struct json_object *arguments)
+{
+	const char *name, *model;
+
+	(void)server;
+	if (argument_text(request, arguments, "model", &model) && argument_new_name(request, arguments, &name) &&
+		target_name(request, arguments))
+		plan(request, attempt_new(NULL));
 }
 
 void finish_create_session(struct request *request, struct json_object *data)

@@ -18,6 +18,7 @@ static const struct tool tools[] = {
 	{embedded_tool_configure_limits, tool_configure_limits, NULL},
 	{embedded_tool_read_output, tool_read_output, NULL},
 	{embedded_tool_create_session, tool_create_session, finish_create_session},
+	{embedded_tool_fork_session, tool_fork_session, finish_create_session},
 	{embedded_tool_list_sessions, tool_list_sessions, finish_list_sessions},
 	{embedded_tool_session_info, tool_session_info, finish_session_info},
 	{embedded_tool_resume_session, tool_resume_session, finish_resume_session},

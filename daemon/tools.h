@@ -50,6 +50,7 @@ void tool_reset(struct server *server, struct request *request, struct json_obje
 void tool_load_system(struct server *server, struct request *request, struct json_object *arguments);
 void tool_configure_limits(struct server *server, struct request *request, struct json_object *arguments);
 void tool_create_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_fork_session(struct server *server, struct request *request, struct json_object *arguments);
 void tool_list_sessions(struct server *server, struct request *request, struct json_object *arguments);
 void tool_session_info(struct server *server, struct request *request, struct json_object *arguments);
 void tool_resume_session(struct server *server, struct request *request, struct json_object *arguments);

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from harness import kill_for_good, wait_until
-from mcpschema import ALL_REVISIONS
+from mcpschema import ALL_REVISIONS, STATELESS
 from test_tool_sessions import NOBODY_S, failure, info, listed, made, names_of
 
 ROUNDS = int(os.environ.get("CLONE_KILLS", "8"))
@@ -210,3 +210,44 @@ def test_a_clone_outlives_its_original(lisp):
     assert lisp.evaluate("*x*", session=clone, protect=True).text == "=> 7"
     os.kill(info(lisp, clone)["pid"], signal.SIGKILL)
     assert "=> 7" in lisp.evaluate("*x*", session=clone).text  # it has a copy of its own
+
+
+# ---- fork-session: the same under the name that people look for
+
+
+@pytest.mark.parametrize("revision", ALL_REVISIONS)
+def test_a_fork_of_this_connection_s_own_session_has_all_that_it_had_and_then_they_part(client, revision):
+    client.open(revision)
+    name = f"forked under {revision}"
+    made(client, name=name)
+    client.evaluate("(defvar *list* (list 1 2)) (defun f () :old)", session=name)
+    stateless = revision == STATELESS  # such a conversation has no session of its own
+    if not stateless:
+        client.tool("resume-session", session=name)
+    arguments = {"session": name} if stateless else {}
+    fork = f"fork under {revision}"
+    answer = client.tool("fork-session", name=fork, **arguments)
+    assert not answer.is_error and f'"{fork}", a clone of session-' in answer.text
+    assert client.evaluate("(setf (first *list*) (f))", session=fork).text == "=> :OLD"
+    assert client.evaluate("(list *list* (f))", **arguments).text == "=> ((1 2) :OLD)"
+
+
+def test_fork_session_says_what_it_is_a_clone_of_and_keeps_what_it_is_given(lisp):
+    original = made(lisp, name="Trunk")
+    lisp.evaluate("(defvar *x* 1)", session="Trunk")
+    answer = lisp.tool("fork-session", session="Trunk", name="Branch", model="m", metadata={"k": 1}, history=False)
+    source = {"session": original, "name": "Trunk", "evaluation": 1}
+    assert answer.structured == {"id": answer.structured["id"], "name": "Branch", "cloned_from": source}
+    card = info(lisp, "Branch")
+    assert (card["model"], card["metadata"], card["history"]) == ("m", {"k": 1, "cloned_from": source}, False)
+    assert failure(lisp.tool("fork-session", session="Trunk", name="Branch")) == "SESSION-EXISTS"
+
+
+def test_fork_session_without_anything_to_fork_says_what_to_do(own_runtime):
+    client = own_runtime.client().open()
+    assert failure(client.tool("fork-session")) == "SESSION-NOT-FOUND"
+    made(client, name="Asleep")
+    answer = client.tool("fork-session", session="Asleep")
+    assert failure(answer) == "SESSION-NOT-CLONED" and '"Asleep" has no process now' in answer.text
+    assert failure(client.tool("fork-session", session="Nobody's")) == "SESSION-NOT-FOUND"
+    assert listed(client)["total"] == 1

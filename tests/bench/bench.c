@@ -4,7 +4,8 @@
  *   the round trip of (+ 1 2), against a bare chain of the same processes that only copies (chain.h), on one core;
  *   the start of a shim up to its first answer while a daemon runs, against the start of ECL itself, on one core;
  *   the same from nothing at all, on all cores;
- *   what single evaluations cost, see evaluations.h; and what many sessions and messages cost, see crowd.h.
+ *   what single evaluations cost, see evaluations.h; what a clone of a session costs, see forks.h; and what many
+ *   sessions and messages cost, see crowd.h.
  *
  * Figures are reported, not asserted: the exit status is 0 unless something could not be measured.
  */
@@ -12,6 +13,7 @@
 #include "client.h"
 #include "crowd.h"
 #include "evaluations.h"
+#include "forks.h"
 #include "sample.h"
 
 #include <signal.h>
@@ -156,7 +158,8 @@ static bool measure_pinned(struct place *place)
 	bool good = client_start(&client, place) && client_open(&client) && measure_round_trips(&real, &bare) &&
 		measure_starts(place, &warm, &ecl);
 	struct evaluations evaluations = {0};
-	good = good && evaluations_measure(&evaluations, &client, place);
+	struct forks forks = {0};
+	good = good && evaluations_measure(&evaluations, &client, place) && forks_measure(&forks, &client);
 	good = leave(place) && good;
 	if (good) {
 		printf("%-58s %11s %11s %6s   %s\n", "", "p50", "p99", "ratio", "goal");
@@ -165,8 +168,10 @@ static bool measure_pinned(struct place *place)
 		sample_print_pair("start to first answer, daemon running, one core", &warm,
 			"  ecl --norc --eval '(ext:quit)'", &ecl, 1e6, "ms", 0.5);
 		evaluations_print(&evaluations);
+		forks_print(&forks);
 	}
 	evaluations_free(&evaluations);
+	forks_free(&forks);
 	sample_free(&real);
 	sample_free(&bare);
 	sample_free(&warm);
