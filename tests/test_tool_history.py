@@ -17,6 +17,11 @@ def now():
     return int(time.time()) + UNIVERSAL
 
 
+def is_now(moment):
+    """About now: the clock of a virtual machine may be set while a test runs."""
+    return abs(moment - now()) < 60
+
+
 def failure(answer):
     """The type of an error."""
     assert answer.is_error, answer.text
@@ -49,7 +54,6 @@ def test_an_evaluation_leaves_its_code_and_its_answer(client, revision):
 
 
 def test_each_message_tells_when_what_and_how_long(lisp):
-    before = now()
     lisp.evaluate("(sleep 0.05)")
     lisp.evaluate("(car 1)")
     page = history(lisp)
@@ -57,7 +61,7 @@ def test_each_message_tells_when_what_and_how_long(lisp):
     assert (asked["role"], asked["content"], asked["evaluation"], asked["is_error"]) == ("user", "(sleep 0.05)", 1, False)
     assert (answered["role"], answered["content"], answered["evaluation"]) == ("tool", "=> NIL", 1)
     assert answered["package"] == "CL-USER" and 50 <= answered["elapsed_ms"] < 5000
-    assert before <= asked["created_at"] <= now() and failed["is_error"] and not answered["is_error"]
+    assert is_now(asked["created_at"]) and failed["is_error"] and not answered["is_error"]
     assert page["total"] == 4 and "next" not in page
 
 
@@ -156,10 +160,9 @@ def test_an_unknown_role_is_refused_with_the_roles(lisp):
 def test_a_time_that_cannot_be_is_replaced_by_now_and_logged(own_runtime, wrong):
     client = own_runtime.client().open()
     wrong = now() + 90000 if wrong == "tomorrow" else wrong
-    before = now()
     answer = client.tool("add-message", role="user", content="x", time=wrong)
     assert not answer.is_error and "INVALID-TIMESTAMP" in answer.text
-    assert before <= answer.structured["created_at"] <= now()
+    assert is_now(answer.structured["created_at"])
     assert f"INVALID-TIMESTAMP: a message of time {wrong} gets the current one" in own_runtime.log_tail()
 
 
