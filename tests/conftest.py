@@ -11,6 +11,13 @@ from harness import BUILD_DIR, PROGRAMS, Runtime  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes several seconds by its nature, such as waiting for a time limit")
+    config.addinivalue_line("markers", "worker: speaks to cl-mcp-worker alone, without a daemon (all of test_worker_*.py)")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name.startswith("test_worker_"):
+            item.add_marker("worker")
 
 
 def pytest_sessionstart(session):
