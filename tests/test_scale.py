@@ -1,7 +1,6 @@
 """A thousand sessions and a hundred thousand messages: what people wait for is there at once."""
 
 import sqlite3
-import statistics
 import time
 
 import pytest
@@ -40,18 +39,15 @@ def patient():
             yield client
 
 
-def median(client, call):
-    """Of several calls; the median of pings between them is what a round trip costs on this machine just now."""
-    calls, pings = [], []
+def quickest(call):
+    """Of several calls: what else the machine does only adds to it. make bench prints the medians."""
+    times = []
     for _ in range(ROUNDS):
         start = time.monotonic()
-        client.result("ping")
-        pings.append(time.monotonic() - start)
-        start = time.monotonic()
         answer = call()
-        calls.append(time.monotonic() - start)
+        times.append(time.monotonic() - start)
         assert not answer.is_error, answer.text
-    return statistics.median(calls), statistics.median(pings)
+    return min(times)
 
 
 LOOKS = {
@@ -71,9 +67,8 @@ LOOKS = {
 @pytest.mark.parametrize("look", sorted(LOOKS))
 def test_what_people_look_for_among_a_thousand_sessions_is_there_within_20_ms(patient, look):
     tool, arguments = LOOKS[look]
-    time_of_call, time_of_ping = median(patient, lambda: patient.tool(tool, **arguments))
-    # A machine that takes long for a ping takes longer for anything.
-    assert time_of_call < ALLOWED + 10 * time_of_ping, f"{time_of_call * 1000:.1f} ms, a ping {time_of_ping * 1000:.1f} ms"
+    time_of_call = quickest(lambda: patient.tool(tool, **arguments))
+    assert time_of_call < ALLOWED, f"{time_of_call * 1000:.1f} ms"
 
 
 def test_there_are_as_many_as_that(patient):
