@@ -7,13 +7,26 @@
 #ifndef ALLOC_H
 #define ALLOC_H
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* As EX_OSERR of sysexits.h. */
+#define EXIT_STARVED 71
+
+static inline void die(const char *why) __attribute__((noreturn));
+
+static inline void die(const char *why)
+{
+	dprintf(STDERR_FILENO, "cl-mcpd: %s; the daemon ends, its sessions live on\n", why);
+	_exit(EXIT_STARVED);
+}
 
 static inline void *must(void *memory)
 {
 	if (!memory)
-		abort();
+		die("out of memory");
 	return memory;
 }
 

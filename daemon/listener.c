@@ -8,6 +8,7 @@
 #include "log.h"
 #include "paths.h"
 #include "unixsocket.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +58,7 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
-	event_add(listener->acceptable, NULL);
+	watch(listener->acceptable);
 }
 
 static void on_acceptable(evutil_socket_t fd, short what, void *context)
@@ -116,7 +117,7 @@ enum listener_status listener_open(struct server *server, const char *socket_pat
 
 void listener_serve(struct listener *listener)
 {
-	event_add(listener->acceptable, NULL);
+	watch(listener->acceptable);
 }
 
 void listener_close(struct listener *listener)

@@ -21,8 +21,10 @@
 #include "session.h"
 #include "store.h"
 #include "tools.h"
+#include "watch.h"
 #include "zygote.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -52,7 +54,8 @@ static const char help[] =
 	"  --help          print this and exit\n"
 	"\n"
 	"SIGTERM ends the daemon; sessions live on and the next daemon takes them over. `cl-mcpctl shutdown` ends them too.\n"
-	"Exit status: 0 after SIGTERM or shutdown, 1 if it could not start, 2 for wrong usage, 75 if another daemon runs.\n";
+	"Exit status: 0 after SIGTERM or shutdown, 1 if it could not start, 2 for wrong usage, 71 if it ran out of memory,\n"
+	"75 if another daemon runs.\n";
 
 struct options {
 	const char *socket;
@@ -196,7 +199,7 @@ static void serve(struct server *server, const struct idling_limits *limits)
 		log_error("no home directory: transcripts have no place");
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
 		events[i] = must(evsignal_new(server->base, signals[i], on_signal, server));
-		event_add(events[i], NULL);
+		watch(events[i]);
 	}
 	tools_start();
 	subscription_start(server);
@@ -242,7 +245,13 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	raise_descriptor_limit();
-	server.base = must(event_base_new());
+	server.base = event_base_new();
+	if (!server.base) {
+		snprintf(problem, sizeof(problem), "there is no waiting for events: %s", strerror(errno));
+		log_error("%s", problem);
+		tell_starter(options.ready_fd, problem);
+		return 1;
+	}
 	server.runtime_directory = directory;
 	enum listener_status status = listener_open(&server, socket_path, problem, sizeof(problem));
 	if (status != LISTENER_READY) {

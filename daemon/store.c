@@ -7,6 +7,7 @@
 #include "database.h"
 #include "job.h"
 #include "log.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -138,8 +139,13 @@ static void wake_loop(struct store *store)
 {
 	uint64_t one = 1;
 
-	if (write(store->finished_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-		abort();
+	ssize_t length;
+
+	do /* until it is told, or will be: the count is full */
+		length = write(store->finished_fd, &one, sizeof(one));
+	while (length < 0 && errno == EINTR);
+	if (length < 0 && errno != EAGAIN)
+		die("the store cannot tell what it has done");
 }
 
 static void hand_back(struct store *store, struct job_list *jobs)
@@ -370,8 +376,8 @@ static void on_finished(evutil_socket_t fd, short what, void *context)
 	struct job *job;
 
 	(void)what;
-	if (read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		abort();
+	if (read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN && errno != EINTR)
+		die("what the store has done cannot be heard");
 	pthread_mutex_lock(&store->mutex);
 	STAILQ_CONCAT(&jobs, &store->finished);
 	store->said_copy = store->said;
@@ -407,13 +413,13 @@ struct store *store_open(struct event_base *base, const char *directory, store_m
 	pthread_condattr_destroy(&attributes);
 	store->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (store->finished_fd < 0)
-		abort();
+		die("no descriptor for the store");
 	store->finished_event = must(event_new(base, store->finished_fd, EV_READ | EV_PERSIST, on_finished, store));
-	event_add(store->finished_event, NULL);
+	watch(store->finished_event);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the event loop's */
 	if (pthread_create(&store->thread, NULL, run, store) != 0)
-		abort();
+		die("no thread for the store");
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 
 	struct job *job = job_new(DATABASE_FORGET_OLD_CONVERSATIONS, true);
