@@ -22,6 +22,8 @@
 /* Neither is one with so much unanswered; large, because what cancels the first of them may stand behind the others. */
 #define REQUESTS_MAX 20000
 #define REQUEST_BYTES_MAX (64u << 20)
+/* Nor one with so many questions at the store, which answers in the order in which it is asked: others ask, too. */
+#define INQUIRIES_MAX 8
 #define SESSION_NAME_MAX 256
 /* The store forgets settled answers so many lines at a time. */
 #define SETTLE_STEP 64
@@ -44,7 +46,8 @@ static bool is_full(const struct client *client)
 	return peer_backlog(client->peer) > BACKLOG_MAX ||
 		(conversation &&
 			(conversation->recalling || conversation->request_count > REQUESTS_MAX ||
-				conversation->request_bytes > REQUEST_BYTES_MAX));
+				conversation->request_bytes > REQUEST_BYTES_MAX ||
+				conversation->inquiries >= INQUIRIES_MAX));
 }
 
 static bool is_congested(void *context)
@@ -101,8 +104,19 @@ static void send_settled(void *context, uint64_t line)
 	peer_send(client->peer, &client->builder);
 }
 
-static const struct conversation_outlet outlet = {
-	.answer = send_answer, .settle = send_settled, .congested = is_congested, .owed = is_owed};
+static void on_relieved(void *context)
+{
+	struct client *client = context;
+
+	if (!is_full(client))
+		peer_resume(client->peer);
+}
+
+static const struct conversation_outlet outlet = {.answer = send_answer,
+	.settle = send_settled,
+	.relieved = on_relieved,
+	.congested = is_congested,
+	.owed = is_owed};
 
 static void send_pong(struct client *client)
 {

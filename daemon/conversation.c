@@ -185,6 +185,18 @@ void conversation_settle(struct conversation *conversation, uint64_t line)
 		conversation->outlet->settle(conversation->client, line);
 }
 
+void conversation_begin_inquiry(struct conversation *conversation)
+{
+	conversation->inquiries++;
+}
+
+void conversation_end_inquiry(struct conversation *conversation)
+{
+	conversation->inquiries--;
+	if (conversation->client)
+		conversation->outlet->relieved(conversation->client);
+}
+
 bool conversation_congested(const struct conversation *conversation)
 {
 	return conversation->client && conversation->outlet->congested(conversation->client);

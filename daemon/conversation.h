@@ -18,6 +18,8 @@ struct server;
 struct conversation_outlet {
 	void (*answer)(void *client, uint64_t line, const struct text *text); /* line 0: a notification */
 	void (*settle)(void *client, uint64_t line);
+	/* It may have been too much before. */
+	void (*relieved)(void *client);
 	/* True while the client does not read what it was sent. */
 	bool (*congested)(void *client);
 	/* True while anything of that has not left us. */
@@ -56,6 +58,7 @@ struct conversation {
 	bool recalling;                /* and has not been told: no line is taken before */
 	bool answers_stored;           /* the store holds answers that a settlement would free */
 	size_t lookups;                /* requests that wait to hear whether the store has their answer */
+	size_t inquiries;              /* what the store works on for it */
 	struct request_list requests;
 	struct request_bucket by_id[CONVERSATION_BUCKETS];
 	size_t request_count;
@@ -84,6 +87,9 @@ void conversation_answer(struct conversation *conversation, uint64_t line, const
 void conversation_notify(struct conversation *conversation, const struct text *text);
 void conversation_settle(struct conversation *conversation, uint64_t line);
 bool conversation_congested(const struct conversation *conversation);
+/* The store is asked for the client, and has answered. */
+void conversation_begin_inquiry(struct conversation *conversation);
+void conversation_end_inquiry(struct conversation *conversation);
 /* True while something that was said might be lost with this process. */
 bool conversation_owes(const struct conversation *conversation);
 

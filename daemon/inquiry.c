@@ -102,6 +102,7 @@ static void deliver(struct job *job)
 	const char *unreadable = NULL;
 
 	request->conversation->lookups--;
+	conversation_end_inquiry(request->conversation);
 	if (job->result == DATABASE_ROW) {
 		unreadable = jsontext_read(job->out[0].data, job->out[0].length, &said.data);
 		announce(inquiry, said.data);
@@ -138,6 +139,7 @@ void inquiry_send(struct inquiry *inquiry, inquiry_callback done, void *context)
 	inquiry->done = done;
 	inquiry->context = context;
 	inquiry->request->conversation->lookups++;
+	conversation_begin_inquiry(inquiry->request->conversation);
 	job->deliver = deliver;
 	job->context = inquiry;
 	job->owns_context = true;

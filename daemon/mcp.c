@@ -268,6 +268,7 @@ static void on_answer_found(void *context, enum store_status status, const struc
 	const char *problem = status == STORE_FAILED ? store_problem(store) : store_notice(store);
 
 	request->conversation->lookups--;
+	conversation_end_inquiry(request->conversation);
 	if (request->unwanted) {
 		request_withdraw(request);
 	} else if (!found && problem) {
@@ -302,6 +303,7 @@ static void answer_from_store(struct request *request, const struct method *meth
 
 	*repeated = (struct repeated){request, method};
 	request->conversation->lookups++;
+	conversation_begin_inquiry(request->conversation);
 	store_find_answer(request->conversation->server->store, request->conversation->nonce, request->line,
 		request->item, on_answer_found, repeated);
 }
