@@ -76,16 +76,21 @@ void finish_list_sessions(struct request *request, struct json_object *data)
 
 /* ---- session-info, resume-session, rename-session */
 
-void tool_session_info(struct server *server, struct request *request, struct json_object *arguments)
+static void show(struct request *request, struct json_object *arguments, const char *tool)
 {
 	const char *session = target_name(request, arguments);
 
-	(void)server;
 	if (!session)
 		return;
 	struct inquiry *inquiry = inquiry_new(request, DATABASE_SHOW_SESSION);
 	inquiry_text(inquiry, session);
-	inquiry_send_for_tool(inquiry, "session-info", session);
+	inquiry_send_for_tool(inquiry, tool, session);
+}
+
+void tool_session_info(struct server *server, struct request *request, struct json_object *arguments)
+{
+	(void)server;
+	show(request, arguments, "session-info");
 }
 
 void finish_session_info(struct request *request, struct json_object *data)
@@ -100,14 +105,8 @@ void finish_session_info(struct request *request, struct json_object *data)
 
 void tool_resume_session(struct server *server, struct request *request, struct json_object *arguments)
 {
-	const char *session = target_name(request, arguments);
-
 	(void)server;
-	if (!session)
-		return;
-	struct inquiry *inquiry = inquiry_new(request, DATABASE_SHOW_SESSION);
-	inquiry_text(inquiry, session);
-	inquiry_send_for_tool(inquiry, "resume-session", session);
+	show(request, arguments, "resume-session");
 }
 
 struct resumption {
