@@ -11,6 +11,9 @@
  * A worker that dies is followed by its last copy, if it has one: the copy listens under the same name with the next
  * incarnation, without being asked. Numbers of evaluations go on where the dead one was.
  *
+ * A worker can be asked to be followed by an earlier copy, by an operation (lisp/checkpoint.h): it leaves, and the copy
+ * takes over in the same way. It tells so by ROLLED_BACK, in place of a RESULT.
+ *
  * A worker can be cloned: a CLONE waits its turn among the evaluations, and is answered by CLONED on the same
  * connection. From then on the clone is the worker of its own session, with incarnation 1 and no evaluation so far; the
  * zygote says SPAWNED and DIED of it as of one that it has forked itself. A clone whose asker is gone before it is
@@ -122,10 +125,12 @@ enum worker_tag {
 	WORK_INTERRUPTED_ORIGIN = 38, /* bytes: its ORIGIN */
 	WORK_PROTECTED = 39,          /* number: the seq after which its sleeping copy was made */
 	WORK_PROTECT = 40,            /* number: 1 if a copy shall be made before the result is sent */
-	WORK_OPERATION = 41,  /* text: which function of the runtime is called with CODE, instead of evaluating it */
-	WORK_HEAP_LIMIT = 42, /* number of bytes, absent for the default */
-	WORK_MEMO = 43,       /* bytes, opaque to the worker, at most WORKLINK_MEMO_MAX */
-	WORK_SHOWN = 44,      /* UTF-8: what is quoted of the code, absent if it may be quoted itself */
+	WORK_OPERATION = 41,   /* text: which function of the runtime is called with CODE, instead of evaluating it */
+	WORK_HEAP_LIMIT = 42,  /* number of bytes, absent for the default */
+	WORK_MEMO = 43,        /* bytes, opaque to the worker, at most WORKLINK_MEMO_MAX */
+	WORK_SHOWN = 44,       /* UTF-8: what is quoted of the code, absent if it may be quoted itself */
+	WORK_ROLLED_BACK = 45, /* number: INTERRUPTED again, if it is what has made RESTORED the session's state */
+	WORK_UNDONE_FROM = 46, /* number: the seq of the first one that is undone, if any is */
 };
 
 #endif

@@ -111,7 +111,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 
 /* migrations[n] leads from version n to n + 1. */
 static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4,
-	embedded_schema_5, embedded_schema_6, embedded_schema_7};
+	embedded_schema_5, embedded_schema_6, embedded_schema_7, embedded_schema_8};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 

@@ -7,6 +7,7 @@
 #include "evaluation.h"
 
 #include "alloc.h"
+#include "checkpoint.h"
 #include "cloning.h"
 #include "conversation.h"
 #include "log.h"
@@ -167,7 +168,7 @@ static unsigned changes_by(const struct evaluation *evaluation, const struct res
 
 	if (evaluation->is_reading)
 		return 0;
-	if (!operation || strcmp(operation, OPERATION_LIST_DEFINITIONS) != 0)
+	if (!operation || (strcmp(operation, OPERATION_LIST_DEFINITIONS) != 0 && !checkpoint_only_looks(operation)))
 		changes |= CHANGED(RESOURCE_DEFINITIONS);
 	if (result->outcome != OUTCOME_DONE)
 		changes |= CHANGED(RESOURCE_LAST_ERROR);
@@ -191,6 +192,7 @@ static void record(struct evaluation *evaluation, struct session *session, const
 		.outcome = (int)result->outcome,
 		.started_at = evaluation->started_at,
 		.elapsed_us = result->elapsed_us,
+		.restored = result->restored,
 	};
 
 	receipt->server = session->server;

@@ -258,6 +258,10 @@ void store_add_evaluation(
 	job_put_number(job, evaluation->started_at);
 	job_put_number(job, evaluation->elapsed_us);
 	job_put_text(job, evaluation->operation);
+	if (evaluation->restored)
+		job_put_number(job, evaluation->restored);
+	else
+		job_put_nothing(job);
 	job->deliver = deliver_status;
 	job->done.status = done;
 	job->context = context;

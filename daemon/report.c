@@ -329,11 +329,13 @@ const char *report_stream_name(enum report_stream stream)
 	return stream == REPORT_STDOUT ? "stdout" : "stderr";
 }
 
-static void put_operation(struct report *report, const struct result *result)
+static void put_operation(struct report *report, const struct result *result, bool with_data)
 {
 	if (!report->is_error)
 		put_answer(report, result);
 	put_warnings(report, result);
+	if (with_data && !report->is_error)
+		text_add(&report->data, result->data.data, result->data.length);
 }
 
 static void put_evaluation(struct report *report, const struct result *result, const struct report_form *form)
@@ -355,10 +357,11 @@ void report_make(struct report *report, const struct result *result, const struc
 	if (report->is_error)
 		put_error(report, result);
 	if (form->is_operation)
-		put_operation(report, result);
+		put_operation(report, result, form->with_data);
 	else
 		put_evaluation(report, result, form);
-	end_data(report);
+	if (!form->is_operation)
+		end_data(report);
 }
 
 void report_free(struct report *report)

@@ -137,6 +137,7 @@ void result_free(struct result *result)
 	free(result->error_output.data);
 	free(result->error_type.data);
 	free(result->error_message.data);
+	free(result->data.data);
 	free_list(&result->warnings);
 	free_list(&result->values);
 	free_list(&result->frames);

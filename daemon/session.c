@@ -5,6 +5,7 @@
 
 #include "adoption.h"
 #include "alloc.h"
+#include "checkpoint.h"
 #include "clock.h"
 #include "cloning.h"
 #include "evaluation.h"
@@ -191,7 +192,8 @@ void session_advance(struct session *session)
 		hibernation_attend(session);
 	/* First come the results that the worker has brought along: one may be of what waits here. */
 	while (session->state == SESSION_READY && !session->is_undecided && session->kept == 0 &&
-		session->exposed_seq <= session->stored_seq && (evaluation = first_wanted(session))) {
+		session->exposed_seq <= session->stored_seq && (evaluation = first_wanted(session)) &&
+		!checkpoint_must_wait(session, evaluation)) {
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		if (evaluation->cloning) {
 			cloning_begin(session, evaluation);
@@ -268,6 +270,7 @@ static void conclude(struct session *session, struct evaluation *evaluation, str
 {
 	if (session_reset_goes_on(session, evaluation, result))
 		return;
+	checkpoint_word(session, evaluation, result);
 	evaluation_finish(evaluation, session, result);
 	hibernation_take_result(session, evaluation, result);
 	evaluation_free(evaluation);

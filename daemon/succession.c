@@ -8,6 +8,7 @@
 #include "session.h"
 
 #include "alloc.h"
+#include "checkpoint.h"
 #include "evaluation.h"
 #include "hibernation.h"
 #include "log.h"
@@ -51,21 +52,42 @@ static void put_succession(struct text *text, const struct worker_hello *hello)
 		text_puts(text, "What was defined in this session is gone; the session goes on in a new process.");
 }
 
+static void end_interrupted(struct session *session, struct evaluation *evaluation, struct result *result)
+{
+	evaluation_finish(evaluation, session, result);
+	hibernation_take_result(session, evaluation, result);
+	if (result->seq > session->received_seq)
+		session->received_seq = result->seq;
+	result_free(result);
+}
+
 static void fail_interrupted(
 	struct session *session, struct evaluation *evaluation, uint64_t seq, const struct worker_hello *hello)
 {
 	struct result result;
 	struct text message = {0};
 
-	text_printf(&message, "%s The evaluation was not completed and will not be repeated. ", session->obituary);
+	bool rolls_back = hello && hello->is_heir && checkpoint_rolls_back(evaluation);
+	text_printf(&message, "%s %s ", session->obituary,
+		rolls_back ? "Nothing was rolled back." : "The evaluation was not completed and will not be repeated.");
 	put_succession(&message, hello);
-	result_make_error(&result, seq, "WORKER-DIED", message.data);
-	evaluation_finish(evaluation, session, &result);
-	hibernation_take_result(session, evaluation, &result);
-	if (seq > session->received_seq)
-		session->received_seq = seq;
-	result_free(&result);
+	result_make_error(&result, seq, rolls_back ? "NOT-ROLLED-BACK" : "WORKER-DIED", message.data);
+	end_interrupted(session, evaluation, &result);
 	text_free(&message);
+}
+
+/* The process has left because it was to be rolled back, and so it was; or it has died of something else. */
+static void settle_interrupted(
+	struct session *session, struct evaluation *evaluation, uint64_t seq, const struct worker_hello *hello)
+{
+	struct result result;
+
+	if (hello->rolled_back_seq != seq) {
+		fail_interrupted(session, evaluation, seq, hello);
+		return;
+	}
+	checkpoint_make_result(&result, session, evaluation, hello);
+	end_interrupted(session, evaluation, &result);
 }
 
 static void set_epitaph(struct session *session, const struct worker_hello *hello)
@@ -172,7 +194,7 @@ static bool settle_sent(struct session *session, const struct worker_hello *hell
 	if (session_reset_survives(session, sent, true))
 		return true;
 	if (sent->seq <= hello->last_seq) {
-		fail_interrupted(session, sent, sent->seq, hello);
+		settle_interrupted(session, sent, sent->seq, hello);
 		is_told = true;
 	} else {
 		hibernation_drop(session, sent);
@@ -190,7 +212,7 @@ static bool settle_stranger(struct session *session, const struct worker_hello *
 		!origin_decode(hello->interrupted_origin, hello->interrupted_origin_length, &origin))
 		return false;
 	struct evaluation *evaluation = evaluation_adopt(session->server, session, &origin);
-	fail_interrupted(session, evaluation, hello->interrupted_seq, hello);
+	settle_interrupted(session, evaluation, hello->interrupted_seq, hello);
 	evaluation_free(evaluation);
 	origin_free(&origin);
 	return true;

@@ -51,6 +51,9 @@ void tool_load_system(struct server *server, struct request *request, struct jso
 void tool_configure_limits(struct server *server, struct request *request, struct json_object *arguments);
 void tool_create_session(struct server *server, struct request *request, struct json_object *arguments);
 void tool_fork_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_checkpoint_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_rollback_session(struct server *server, struct request *request, struct json_object *arguments);
+void tool_list_checkpoints(struct server *server, struct request *request, struct json_object *arguments);
 void tool_list_sessions(struct server *server, struct request *request, struct json_object *arguments);
 void tool_session_info(struct server *server, struct request *request, struct json_object *arguments);
 void tool_resume_session(struct server *server, struct request *request, struct json_object *arguments);

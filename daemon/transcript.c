@@ -24,6 +24,8 @@ void transcript_put_message(struct text *text, struct json_object *message)
 		text_printf(text, ", evaluation %" PRId64, card_number(message, "evaluation"));
 	if (*card_text(message, "operation"))
 		text_printf(text, ", %s", card_text(message, "operation"));
+	if (json_object_get_boolean(json_object_object_get(message, "undone")))
+		text_puts(text, ", undone");
 	text_puts(text, "\n");
 	if (content)
 		text_add(text, json_object_get_string(content), (size_t)json_object_get_string_len(content));

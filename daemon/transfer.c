@@ -197,6 +197,7 @@ static bool check_message(struct json_object *message, struct json_object *check
 	put_text(checked, "package", text_of(message, "package"));
 	copy_if(checked, message, "outcome", json_type_int);
 	copy_if(checked, message, "elapsed_us", json_type_int);
+	copy_if(checked, message, "restored", json_type_int);
 	put_number(checked, "is_error", is_error && json_object_get_boolean(is_error));
 	return true;
 }

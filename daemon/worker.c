@@ -89,6 +89,10 @@ static bool take_hello_field(
 		return true;
 	case WORK_PROTECTED:
 		return field_number(field, &hello->protected_seq);
+	case WORK_ROLLED_BACK:
+		return field_number(field, &hello->rolled_back_seq);
+	case WORK_UNDONE_FROM:
+		return field_number(field, &hello->undone.first);
 	case WORK_UNDONE:
 		return add_undone(&hello->undone, field);
 	default:

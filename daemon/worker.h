@@ -19,6 +19,7 @@ typedef void worker_clone_callback(void *context, uint64_t pid, const char *why_
 
 /* Evaluations that were answered and whose effects are gone, oldest first. */
 struct worker_undone {
+	uint64_t first; /* its number */
 	size_t count;
 	char *code[WORKER_UNDONE_MAX]; /* the beginning of each */
 };
@@ -40,6 +41,7 @@ struct worker_hello {
 	uint64_t interrupted_seq; /* begun, and never to be finished; 0 if there is none */
 	const uint8_t *interrupted_origin;
 	size_t interrupted_origin_length;
+	uint64_t rolled_back_seq; /* the same again, if it is what has made the copy take over; else 0 */
 	struct worker_undone undone;
 };
 
@@ -87,6 +89,11 @@ struct work {
  */
 #define OPERATION_SAVE_STATE "save-state"
 #define OPERATION_RESTORE_STATE "restore-state"
+
+/* On sleeping copies, see lisp/checkpoint.h. */
+#define OPERATION_CHECKPOINT "checkpoint-session"
+#define OPERATION_ROLLBACK "rollback-session"
+#define OPERATION_LIST_CHECKPOINTS "list-checkpoints"
 
 void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, const struct frame_builder *origin,
 	const struct work *work);

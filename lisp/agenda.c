@@ -81,6 +81,8 @@ static void put_inheritance(const struct agenda *agenda, struct frame_builder *h
 	if (agenda->interrupted) {
 		frame_put_number(hello, WORK_INTERRUPTED, agenda->interrupted);
 		lineage_put_origin(agenda->lineage, WORK_INTERRUPTED_ORIGIN, hello);
+		if (agenda->rolled_back == agenda->interrupted)
+			frame_put_number(hello, WORK_ROLLED_BACK, agenda->rolled_back);
 	}
 	lineage_put_undone(agenda->lineage, agenda->restored, agenda->inherited, hello);
 }
@@ -365,7 +367,7 @@ static void drop_requests(struct agenda *agenda)
 		request_free(request_queue_take(&agenda->queue));
 }
 
-void agenda_inherit(struct agenda *agenda)
+void agenda_inherit(struct agenda *agenda, bool was_chosen)
 {
 	const struct lineage *lineage = agenda->lineage;
 
@@ -378,6 +380,8 @@ void agenda_inherit(struct agenda *agenda)
 	agenda->interrupted = 0;
 	if (agenda->inherited > agenda->restored && agenda->inherited > lineage_forgotten(lineage))
 		agenda->interrupted = agenda->inherited;
+	if (was_chosen)
+		agenda->rolled_back = agenda->inherited;
 }
 
 void agenda_forget(struct agenda *agenda)
@@ -388,5 +392,5 @@ void agenda_forget(struct agenda *agenda)
 	agenda->last_accepted = agenda->last_begun = agenda->last_finished = agenda->protected = 0;
 	agenda->no_copy = NULL;
 	agenda->is_heir = false;
-	agenda->restored = agenda->inherited = agenda->interrupted = 0;
+	agenda->restored = agenda->inherited = agenda->interrupted = agenda->rolled_back = 0;
 }

@@ -46,6 +46,7 @@ struct agenda {
 	uint64_t restored;    /* the last evaluation that it knows of */
 	uint64_t inherited;   /* the last one that was begun before */
 	uint64_t interrupted; /* it, if there is no result of it; 0 once the daemon has noted that */
+	uint64_t rolled_back; /* the last one by which the session was rolled back to this state; 0: none */
 
 	struct request *cloning; /* the main thread is making a clone: nothing runs meanwhile */
 	struct request *running;
@@ -92,8 +93,9 @@ void agenda_note_copy(struct agenda *agenda, const char *why_not);
 /* Says why the process ends. */
 void agenda_report_fatal(struct agenda *agenda, const char *text);
 
-/* In a copy that takes over: what its forerunner had accepted is settled, and numbers go on after it. */
-void agenda_inherit(struct agenda *agenda);
+/* In a copy that takes over: what its forerunner had accepted is settled, and numbers go on after it. If it was chosen
+ * for that, the last thing that was begun has rolled the session back. */
+void agenda_inherit(struct agenda *agenda, bool was_chosen);
 /* In a clone, which has none of what its original was asked for or has answered. */
 void agenda_forget(struct agenda *agenda);
 

@@ -19,10 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "process.h"
 #include "snapshot.h"
 
 #define TICKS_PER_SECOND 100 /* what the kernel shows to user space, always */
-#define START_TIME_FIELD 22
 #define CHILDREN_MAX 1024
 #define DEPTH_MAX 32
 
@@ -49,21 +49,6 @@ static size_t read_file(const char *path, char *text, size_t size)
 	close(fd);
 	text[length] = '\0';
 	return length;
-}
-
-/* Start time in ticks since boot, 0 if unknown. */
-static uint64_t start_of(pid_t pid)
-{
-	char path[64], text[1024];
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (!read_file(path, text, sizeof(text)))
-		return 0;
-	/* The second field is the name in parentheses, which may hold anything. */
-	char *at = strrchr(text, ')');
-	for (int field = 2; at && field < START_TIME_FIELD; field++)
-		at = strchr(at + 1, ' ');
-	return at ? strtoull(at, NULL, 10) : 0;
 }
 
 static int children_of(pid_t pid, pid_t *children)
@@ -99,7 +84,7 @@ void children_kill_marked(void)
 	pid_t children[CHILDREN_MAX];
 
 	for (int i = children_of(getpid(), children); i > 0; i--)
-		if (!snapshot_is_copy(children[i - 1]) && start_of(children[i - 1]) >= marked_at) {
+		if (!snapshot_is_copy(children[i - 1]) && process_start(children[i - 1]) >= marked_at) {
 			kill_tree(children[i - 1], 0);
 			waitpid(children[i - 1], NULL, 0);
 		}

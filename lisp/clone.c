@@ -29,7 +29,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -37,13 +36,12 @@
 #include "descriptors.h"
 #include "iothread.h"
 #include "output.h"
+#include "process.h"
 #include "sessionlock.h"
 #include "snapshot.h"
 
 /* It takes milliseconds, unless the machine is in trouble. */
 #define PATIENCE_US 5000000
-/* How long threads may take to end that are about to. */
-#define THREADS_US 20000
 #define EXIT_NO_CLONE 74
 #define WHY_MAX 256
 
@@ -176,26 +174,12 @@ void clone_settle(struct worker_birth *birth)
 
 /* ---- in the original */
 
-/* A thread that has been joined may not be quite gone. */
-static bool wait_for_threads(void)
-{
-	static const struct timespec moment = {.tv_nsec = 1000000};
-	uint64_t give_up_us = clock_microseconds() + THREADS_US;
-
-	while (snapshot_finds_threads()) {
-		if (clock_microseconds() >= give_up_us)
-			return false;
-		nanosleep(&moment, NULL);
-	}
-	return true;
-}
-
 /* Why it cannot be done, or NULL. */
 static const char *prepare(const char *session, const struct worker_birth *birth)
 {
 	int ends[2];
 
-	if (!wait_for_threads())
+	if (snapshot_threads_remain())
 		return "threads are running in it, which a clone would not have";
 	if (!birth->runtime_directory || sessionlock_is_held(birth->runtime_directory, session))
 		return "the session has a process";
@@ -246,10 +230,7 @@ static const char *hear_clone(char why[static WHY_MAX])
 		heard = poll(&line, 1, now < until_us ? (int)((until_us - now) / 1000) : 0);
 	} while (heard < 0 && errno == EINTR);
 	if (heard == 0) {
-		/* Only the clone has the other end: it lives, and the pid is its own. */
-		pid_t clone = lineage_worker(birth_of_clone.lineage);
-		if (clone > 1)
-			kill(clone, SIGKILL);
+		process_kill(lineage_worker(birth_of_clone.lineage));
 		return "it did not start in time";
 	}
 	ssize_t length = recv(birth_of_clone.clone, why, WHY_MAX - 1, 0);
@@ -301,7 +282,7 @@ bool clone_make(const char *session, struct worker_birth *birth)
 	why_not = divided < 0 ? "the system allows no further process" : bring_up(why);
 	close(birth_of_clone.clone);
 	close(birth_of_clone.lineage_fd);
-	iothread_end_clone(lineage_worker(birth_of_clone.lineage), why_not);
+	iothread_end_clone(process_pid(lineage_worker(birth_of_clone.lineage)), why_not);
 	lineage_free(birth_of_clone.lineage);
 	return false;
 }

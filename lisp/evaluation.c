@@ -177,17 +177,23 @@ static size_t session_package_name(char *name, size_t size)
 	return sizeof(user) - 1;
 }
 
-static void build_result(const struct request *request, uint64_t elapsed_us, struct frame_builder *result)
+static void begin_result(
+	const struct request *request, enum worker_outcome how, uint64_t elapsed_us, struct frame_builder *result)
 {
 	char package[PACKAGE_NAME_MAX];
 
 	frame_begin(result, WORKER_RESULT);
 	frame_put_number(result, WORK_SEQ, request->seq);
 	frame_put(result, WORK_ORIGIN, request->origin, request->origin_length);
-	frame_put_number(result, WORK_OUTCOME, outcome);
+	frame_put_number(result, WORK_OUTCOME, how);
 	frame_put_number(result, WORK_ELAPSED, elapsed_us);
-	frame_put_number(result, WORK_FORMS, forms);
 	frame_put(result, WORK_PACKAGE, package, session_package_name(package, sizeof(package)));
+}
+
+static void build_result(const struct request *request, uint64_t elapsed_us, struct frame_builder *result)
+{
+	begin_result(request, outcome, elapsed_us, result);
+	frame_put_number(result, WORK_FORMS, forms);
 	if (outcome == OUTCOME_EXIT)
 		frame_put_number(result, WORK_EXIT_CODE, (uint64_t)exit_code);
 	output_lock();
@@ -219,4 +225,26 @@ void evaluation_run(const struct request *request, struct frame_builder *result)
 	if (outcome == OUTCOME_CANCELLED || outcome == OUTCOME_TIMEOUT || outcome == OUTCOME_OVERFLOW)
 		children_kill_marked();
 	build_result(request, clock_microseconds() - started_us, result);
+}
+
+void evaluation_put_value(const struct request *request, const char *value, struct frame_builder *result)
+{
+	begin_result(request, OUTCOME_DONE, 0, result);
+	frame_put_text(result, WORK_VALUE, value);
+	frame_end(result);
+}
+
+void evaluation_put_error(
+	const struct request *request, const char *type, const char *message, struct frame_builder *result)
+{
+	begin_result(request, OUTCOME_ERROR, 0, result);
+	frame_put_text(result, WORK_ERROR_TYPE, type);
+	frame_put_text(result, WORK_ERROR_MESSAGE, message);
+	frame_end(result);
+}
+
+void evaluation_put_cancelled(const struct request *request, struct frame_builder *result)
+{
+	begin_result(request, OUTCOME_CANCELLED, 0, result);
+	frame_end(result);
 }

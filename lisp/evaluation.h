@@ -22,6 +22,12 @@ bool evaluation_is_running(void);
 /* Runs it and builds its result. */
 void evaluation_run(const struct request *request, struct frame_builder *result);
 
+/* The result of something that Lisp has no part in: a value, or what went wrong. */
+void evaluation_put_value(const struct request *request, const char *value, struct frame_builder *result);
+void evaluation_put_error(
+	const struct request *request, const char *type, const char *message, struct frame_builder *result);
+void evaluation_put_cancelled(const struct request *request, struct frame_builder *result);
+
 /* Ends the running evaluation. Only on the main thread. */
 void evaluation_throw(enum worker_outcome outcome) __attribute__((noreturn));
 

@@ -12,6 +12,7 @@
                "extern long stream_column(int);"
                "extern void stream_clear(int);"
                "extern cl_object backtrace_frames(long);"
+               "extern cl_object checkpoint_names(void);"
                "extern long limits_heap(void);"
                "extern bool globals_differ(cl_object, cl_object);"
                "extern void globals_note(cl_object, cl_object);"
@@ -52,6 +53,12 @@
 
 (defun clear-channel (channel)
   (ffi:c-inline (channel) (:int) :void "stream_clear(#0)" :one-liner t))
+
+;;; Checkpoints, see checkpoint.h.
+
+(defun checkpoint-names ()
+  "Of the session's checkpoints."
+  (ffi:c-inline () () :object "checkpoint_names()" :one-liner t))
 
 ;;; Backtraces, see backtrace.h.
 

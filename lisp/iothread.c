@@ -274,10 +274,10 @@ static void *serve(void *unused)
 
 /* ---- for the main thread */
 
-void iothread_inherit(void)
+void iothread_inherit(bool was_chosen)
 {
 	inbox_clear(&io.inbox);
-	agenda_inherit(&io.agenda);
+	agenda_inherit(&io.agenda, was_chosen);
 }
 
 void iothread_forget(void)
@@ -477,6 +477,13 @@ void iothread_keep(struct frame_builder *result)
 	struct request *request = agenda_keep(&io.agenda, result);
 	pthread_mutex_unlock(&io.lock);
 	request_free(request);
+}
+
+void iothread_amend(struct frame_builder *result)
+{
+	pthread_mutex_lock(&io.lock);
+	outbox_amend(&io.agenda.outbox, result);
+	pthread_mutex_unlock(&io.lock);
 }
 
 void iothread_release(void)

@@ -48,6 +48,8 @@ enum agenda_stop iothread_stop_reason(void);
 
 /* The running evaluation is over, and the request gone. Takes the result's bytes and keeps them, */
 void iothread_keep(struct frame_builder *result);
+/* or other ones in their place, */
+void iothread_amend(struct frame_builder *result);
 /* and sends them, at once if it can. */
 void iothread_release(void);
 
@@ -63,7 +65,7 @@ void iothread_abandon(void);
 /* In a clone, which has none of what its original was asked for or has answered. */
 void iothread_forget(void);
 /* In a copy that takes over: what the worker had accepted meanwhile is settled, and numbers go on after it. */
-void iothread_inherit(void);
+void iothread_inherit(bool was_chosen);
 /* Is it a descriptor of the thread's? */
 bool iothread_owns(int fd);
 

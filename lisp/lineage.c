@@ -1,9 +1,9 @@
 /*
  * lineage.c - the shared memory of a session's processes.
  *
- * The living worker is the only writer but for `ended`, and a copy reads when the worker is dead, so nothing here needs
- * a lock. Which process counts is decided by two pids: a copy inherits if it is the one that is named, and there is
- * never a moment without a named one, because a new copy is named before the older is let go.
+ * The living worker is the only writer but for `ended`, and copies read when the worker is dead, so nothing here needs
+ * a lock. Which copy inherits is decided by the shelf, and there is never a moment without one in it, because a new
+ * copy is put there before an older is let go. Who is the worker is decided by one exchange.
  */
 #include "config.h"
 
@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "process.h"
 #include "utf8.h"
 #include "worklink.h"
 
@@ -30,9 +31,9 @@ struct recent {
 };
 
 struct lineage {
-	_Atomic pid_t worker;
-	_Atomic pid_t copy; /* 0: none */
+	_Atomic uint64_t worker; /* see process.h */
 	atomic_bool ended;
+	struct shelf shelf;
 	uint64_t incarnation;
 	uint64_t begun;
 	uint64_t answered;  /* or about to be */
@@ -83,7 +84,7 @@ int lineage_create(struct lineage **lineage)
 
 void lineage_expect(struct lineage *lineage, pid_t worker)
 {
-	lineage->worker = worker;
+	lineage->worker = process_identify(worker);
 }
 
 void lineage_free(struct lineage *lineage)
@@ -96,25 +97,36 @@ void lineage_end(struct lineage *lineage)
 	lineage->ended = true;
 }
 
-pid_t lineage_heir(const struct lineage *lineage, pid_t dead)
+bool lineage_has_ended(const struct lineage *lineage)
+{
+	return lineage->ended;
+}
+
+pid_t lineage_heir(const struct lineage *lineage)
 {
 	for (;;) {
-		pid_t worker = lineage->worker, copy = lineage->copy;
+		uint64_t worker = lineage->worker;
 
-		/* The copy may have become the worker between the two. */
+		if (lineage->ended)
+			return 0;
+		if (process_is_alive(worker))
+			return process_pid(worker);
+		int heir = shelf_heir(&lineage->shelf);
+		pid_t pid = heir == SHELF_NONE ? 0 : shelf_pid(&lineage->shelf, heir);
+		/* It may have become the worker between the two. */
 		if (worker == lineage->worker)
-			return lineage->ended ? 0 : worker == dead ? copy : worker;
+			return pid;
 	}
 }
 
-pid_t lineage_copy(const struct lineage *lineage)
-{
-	return lineage->copy;
-}
-
-pid_t lineage_worker(const struct lineage *lineage)
+uint64_t lineage_worker(const struct lineage *lineage)
 {
 	return lineage->worker;
+}
+
+struct shelf *lineage_shelf(struct lineage *lineage)
+{
+	return &lineage->shelf;
 }
 
 /* ---- the worker */
@@ -123,12 +135,7 @@ void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_
 {
 	lineage->incarnation = incarnation;
 	lineage->begun = lineage->answered = lineage->forgotten = last_seq;
-	lineage->worker = getpid();
-}
-
-void lineage_set_copy(struct lineage *lineage, pid_t copy)
-{
-	lineage->copy = copy;
+	lineage->worker = process_identify(getpid());
 }
 
 static void append(struct recent *recent, const uint8_t *bytes, size_t length)
@@ -195,15 +202,13 @@ void lineage_put_memo(const struct lineage *lineage, struct frame_builder *hello
 
 /* ---- the copy */
 
-bool lineage_may_inherit(const struct lineage *lineage)
+bool lineage_inherit(struct lineage *lineage, uint64_t dead)
 {
-	return !lineage->ended && lineage->copy == getpid();
+	return atomic_compare_exchange_strong(&lineage->worker, &dead, process_identify(getpid()));
 }
 
-uint64_t lineage_inherit(struct lineage *lineage)
+uint64_t lineage_incarnate(struct lineage *lineage)
 {
-	lineage->worker = getpid();
-	lineage->copy = 0;
 	return ++lineage->incarnation;
 }
 
@@ -237,6 +242,7 @@ void lineage_put_undone(const struct lineage *lineage, uint64_t restored, uint64
 {
 	uint64_t first = (lineage->told > restored ? lineage->told : restored) + 1;
 
+	frame_put_number(hello, WORK_UNDONE_FROM, first);
 	if (until >= first + LINEAGE_RECENT)
 		first = until - LINEAGE_RECENT + 1;
 

@@ -1,5 +1,5 @@
 /*
- * lineage.h - what the processes of one session share: the worker, its sleeping copy, and those that came before.
+ * lineage.h - what the processes of one session share: the worker, its sleeping copies, and those that came before.
  *
  * Shared memory that the zygote maps before it forks the worker; every copy inherits it. The living worker writes here
  * what its heir must know and cannot learn from its own memory, which is that of an earlier moment: which evaluations
@@ -17,6 +17,7 @@
 
 #include "frame.h"
 #include "request.h"
+#include "shelf.h"
 
 /* How many evaluations are remembered by the beginning of their code. */
 #define LINEAGE_RECENT 128
@@ -33,12 +34,12 @@ struct lineage *lineage_open(int fd);
 void lineage_free(struct lineage *lineage);
 /* Nobody shall take over from now on. */
 void lineage_end(struct lineage *lineage);
-/* Who takes over, or has taken over, from the process that died; 0 if nobody. */
-pid_t lineage_heir(const struct lineage *lineage, pid_t dead);
-/* The sleeping copy; 0 if there is none. */
-pid_t lineage_copy(const struct lineage *lineage);
-/* The living worker, or the one that has died last. */
-pid_t lineage_worker(const struct lineage *lineage);
+bool lineage_has_ended(const struct lineage *lineage);
+/* Who takes over, or has taken over, from a worker that died; 0 if nobody. */
+pid_t lineage_heir(const struct lineage *lineage);
+/* The living worker, or the one that has died last; see process.h. */
+uint64_t lineage_worker(const struct lineage *lineage);
+struct shelf *lineage_shelf(struct lineage *lineage);
 
 /* In a worker, for its clone: the descriptor, by which the zygote can open it too; or a negative errno. */
 int lineage_create(struct lineage **lineage) __attribute__((warn_unused_result));
@@ -47,8 +48,6 @@ void lineage_expect(struct lineage *lineage, pid_t worker);
 
 /* In the worker, at its birth. */
 void lineage_begin(struct lineage *lineage, uint64_t incarnation, uint64_t last_seq);
-/* A copy has been made and is the one that counts. */
-void lineage_set_copy(struct lineage *lineage, pid_t copy);
 void lineage_note_begun(struct lineage *lineage, const struct request *request);
 /* Its result is about to be sent. */
 void lineage_note_answered(struct lineage *lineage, uint64_t seq);
@@ -62,9 +61,10 @@ void lineage_set_memo(struct lineage *lineage, const uint8_t *memo, size_t lengt
 void lineage_put_memo(const struct lineage *lineage, struct frame_builder *hello);
 
 /* In the copy, when the worker is dead. */
-bool lineage_may_inherit(const struct lineage *lineage);
-/* Makes the caller the worker. Returns its incarnation. */
-uint64_t lineage_inherit(struct lineage *lineage);
+/* Makes the caller the worker, unless somebody else has become that since it died. */
+bool lineage_inherit(struct lineage *lineage, uint64_t dead) __attribute__((warn_unused_result));
+/* The next one, for who has inherited. */
+uint64_t lineage_incarnate(struct lineage *lineage);
 uint64_t lineage_begun(const struct lineage *lineage);
 uint64_t lineage_forgotten(const struct lineage *lineage);
 /* Adds to a hello what was answered after `restored` and is undone by that, one field each. */

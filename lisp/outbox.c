@@ -69,6 +69,17 @@ void outbox_release(struct outbox *outbox)
 	outbox->held = NULL;
 }
 
+void outbox_amend(struct outbox *outbox, struct frame_builder *frame)
+{
+	struct outbox_result *result = outbox->held;
+
+	outbox->bytes -= result->frame.capacity;
+	frame_builder_free(&result->frame);
+	result->frame = *frame;
+	*frame = (struct frame_builder){0};
+	outbox->bytes += result->frame.capacity;
+}
+
 void outbox_forget(struct outbox *outbox, uint64_t seq)
 {
 	while (outbox->first && outbox->first->seq <= seq) {

@@ -38,6 +38,8 @@ void outbox_report(struct outbox *outbox, const struct frame_builder *frame);
 /* Keeps a result and owns its bytes from now on. It is sent once it is released. */
 void outbox_keep(struct outbox *outbox, uint64_t seq, struct frame_builder *frame);
 void outbox_release(struct outbox *outbox);
+/* What was kept last and is not released yet becomes this. */
+void outbox_amend(struct outbox *outbox, struct frame_builder *frame);
 /* Results up to seq are stored elsewhere. */
 void outbox_forget(struct outbox *outbox, uint64_t seq);
 /* True if no further result should be made before some are forgotten. */

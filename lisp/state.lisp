@@ -373,6 +373,10 @@
         (write-encoding place *state*))
       (format *state* ")~%"))))
 
+(defun lose-checkpoints ()
+  (dolist (name (checkpoint-names))
+    (lose (format nil "the checkpoint ~S" name) "it was a process")))
+
 (defun put-prompt ()
   "What reading and printing depend on; only what is not as usual."
   (loop for (variable . value) in *outer-globals*
@@ -406,6 +410,7 @@
     (put-methods names symbols packages)
     (put-values symbols groups)
     (put-prompt)
+    (lose-checkpoints)
     (put-record "end" :end)))
 
 (defun check-omitted ()

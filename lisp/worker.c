@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "clone.h"
 #include "descriptors.h"
 #include "evaluation.h"
@@ -121,10 +122,14 @@ static void equip(const struct worker_birth *birth)
  */
 static void succeed(struct worker_birth *birth)
 {
+	bool was_chosen;
+
 	do {
-		birth->incarnation = lineage_inherit(birth->lineage);
-		iothread_inherit();
-	} while (snapshot_take(birth->lineage));
+		was_chosen = snapshot_was_chosen(birth->lineage);
+		birth->incarnation = lineage_incarnate(birth->lineage);
+		iothread_inherit(was_chosen);
+	} while (snapshot_renew(birth->lineage));
+	snapshot_settle(birth->lineage, was_chosen);
 	equip(birth);
 }
 
@@ -140,13 +145,88 @@ static bool protect(struct worker_birth *birth)
 /* In the strict form a copy has the result before anybody else gets it. */
 static void answer(struct worker_birth *birth, bool strict)
 {
-	if (birth->runtime_directory)
-		snapshot_note_answer();
 	if (strict && birth->runtime_directory && snapshot_take(birth->lineage))
 		succeed(birth);
 	else
 		iothread_release();
 }
+
+/* Of those that are no evaluations this one does something to the session. */
+static bool counts(const struct request *request)
+{
+	static const char loading[] = "load-system";
+
+	return !request->operation ||
+		(request->operation_length == sizeof(loading) - 1 &&
+			memcmp(request->operation, loading, sizeof(loading) - 1) == 0);
+}
+
+static void run(struct worker_birth *birth, const struct request *request)
+{
+	struct frame_builder result = {0};
+	bool strict = request->protect != 0, is_counted = counts(request);
+	uint64_t seq = request->seq;
+
+	evaluation_run(request, &result);
+	iothread_keep(&result);
+	if (birth->runtime_directory)
+		snapshot_note_answer(seq, is_counted);
+	answer(birth, strict);
+}
+
+/* ---- checkpoints */
+
+/* The copy has the answer, as in the strict form: of what it knows this is the last. */
+static void keep_copy(struct worker_birth *birth, const struct checkpoint_plan *plan)
+{
+	struct frame_builder failure = plan->failure;
+	bool is_kept;
+
+	if (snapshot_keep(birth->lineage, plan->name, &is_kept)) {
+		frame_builder_free(&failure);
+		succeed(birth);
+		return;
+	}
+	if (!is_kept)
+		iothread_amend(&failure);
+	else if (plan->place != SHELF_NONE)
+		snapshot_dismiss(birth->lineage, plan->place);
+	frame_builder_free(&failure);
+	iothread_release();
+}
+
+/*
+ * This process leaves, and the copy that was chosen takes over. Should that die in this moment, there is another one
+ * that knows of everything.
+ */
+static void leave_to(struct worker_birth *birth, int place)
+{
+	shelf_choose(lineage_shelf(birth->lineage), place);
+	if (snapshot_take_if_needed(birth->lineage))
+		succeed(birth);
+	else
+		_exit(0);
+}
+
+static void serve_checkpoint(struct worker_birth *birth, const struct request *request)
+{
+	struct checkpoint_plan plan;
+	uint64_t seq = request->seq;
+
+	checkpoint_perform(request, birth->lineage, &plan);
+	if (plan.step == CHECKPOINT_LEAVE) {
+		leave_to(birth, plan.place);
+		return;
+	}
+	iothread_keep(&plan.result);
+	snapshot_note_answer(seq, false);
+	if (plan.step == CHECKPOINT_KEEP)
+		keep_copy(birth, &plan);
+	else
+		iothread_release();
+}
+
+/* ---- life */
 
 /* Kept by this process and all that follow it, see sessionlock.h. */
 static void lock_session(struct worker_birth *birth)
@@ -180,7 +260,7 @@ static void begin_as_clone(struct worker_birth *birth)
 	lock_session(birth);
 	equip(birth);
 	renew_lisp("RENEW-CLONE");
-	snapshot_note_answer();
+	snapshot_note_answer(0, false);
 	clone_settle(birth);
 }
 
@@ -189,7 +269,6 @@ void worker_main(struct worker_birth *birth)
 	begin_life(birth);
 	for (;;) {
 		const struct request *request = iothread_next(snapshot_due_us());
-		struct frame_builder result = {0};
 
 		/* A copy that took over has dropped the request: the worker died with it. */
 		if (((!request || snapshot_is_overdue()) && protect(birth)) || !request)
@@ -199,9 +278,9 @@ void worker_main(struct worker_birth *birth)
 				begin_as_clone(birth);
 			continue;
 		}
-		bool strict = request->protect != 0;
-		evaluation_run(request, &result);
-		iothread_keep(&result);
-		answer(birth, strict);
+		if (birth->runtime_directory && checkpoint_is_asked(request))
+			serve_checkpoint(birth, request);
+		else
+			run(birth, request);
 	}
 }

@@ -31,6 +31,7 @@
 #include "listener.h"
 #include "log.h"
 #include "paths.h"
+#include "process.h"
 #include "recipes.h"
 #include "request.h"
 #include "sessionlock.h"
@@ -188,18 +189,24 @@ static void bury_orphan(pid_t pid)
 }
 
 /*
- * Nobody is to take over. The copy would see that by itself, but we may not be there to reap it then; and one that was
- * just waking when it was decided has become the worker, and lets the name of the copy go only afterwards.
+ * Nobody is to take over. The copies would see that by themselves, but we may not be there to reap them then; and one
+ * that was just waking when it was decided has become the worker.
  */
 static void bury_heirs(const struct zygote_worker *worker)
 {
-	bury_orphan(lineage_copy(worker->lineage));
-	bury_orphan(lineage_worker(worker->lineage));
+	const struct shelf *shelf = lineage_shelf(worker->lineage);
+
+	for (int i = 0; i < SHELF_PLACES; i++)
+		if (shelf_is_there(&shelf->copies[i]))
+			bury_orphan(shelf_pid(shelf, i));
+	uint64_t last = lineage_worker(worker->lineage);
+	if (process_is_alive(last))
+		bury_orphan(process_pid(last));
 }
 
 static void bury_worker(struct zygote_worker *worker, int status)
 {
-	pid_t heir = lineage_heir(worker->lineage, worker->pid);
+	pid_t heir = lineage_heir(worker->lineage);
 	char path[PATHS_SOCKET_SIZE];
 
 	kill(-worker->pid, SIGKILL); /* what it had started */

@@ -22,8 +22,8 @@ UPDATE sessions SET reload = ?2 WHERE id = ?1;
 UPDATE sessions SET state_file = ?2 WHERE id = ?1;
 
 -- add_evaluation:
-INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation)
-  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
+INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation, restored)
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10);
 
 -- skip_evaluation:
 -- ?3 is the package afterwards, NULL if it counts as no use of the session.
@@ -142,7 +142,16 @@ DELETE FROM sessions WHERE owner = ?1 AND id = ?2 RETURNING json_object('id', id
 
 -- show_history:
 -- After ?3, or else the last ones before ?4, or else those up to the last error; from the time ?5 to ?6; at most ?7 of them, ?8 characters of each.
-WITH session AS (SELECT id, name, message_count FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2)),
+-- In effect are the evaluations from the last rollback on, then those that had led to the state that it brought back, down to the
+-- rollback before that, and so on.
+WITH RECURSIVE session AS (SELECT id, name, message_count FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2)),
+  rollbacks AS (SELECT seq, restored FROM messages
+    WHERE session = (SELECT id FROM session) AND restored IS NOT NULL AND restored < seq),
+  branch (first, last) AS (
+    SELECT ifnull((SELECT max(seq) FROM rollbacks), 0), 9223372036854775807
+    UNION
+    SELECT ifnull((SELECT max(earlier.seq) FROM rollbacks AS earlier WHERE earlier.seq <= rollbacks.restored), 0), restored
+      FROM branch JOIN rollbacks ON seq = first),
   found AS (
     SELECT * FROM (SELECT * FROM messages WHERE ?3 IS NOT NULL AND session = (SELECT id FROM session) AND number > ?3
         AND number < ?4 AND created_at BETWEEN ?5 AND ?6 ORDER BY number LIMIT ?7 + 1)
@@ -156,6 +165,7 @@ SELECT json_object('session', id, 'name', name, 'total', message_count,
     'messages', (SELECT json_group_array(json_object('number', number, 'role', role, 'content', substr(content, 1, ?8),
         'is_cut', json(iif(length(content) > ?8, 'true', 'false')), 'characters', length(content), 'created_at', created_at,
         'evaluation', seq, 'operation', operation, 'package', package, 'elapsed_ms', round(elapsed_us / 1000.0, 3),
+        'undone', json(iif(seq IS NULL OR EXISTS (SELECT 1 FROM branch WHERE seq BETWEEN first AND last), 'false', 'true')),
         'is_error', json(iif(is_error, 'true', 'false')))) FROM page),
     'next', CASE WHEN (SELECT count(*) FROM numbered) <= ?7 THEN NULL
       WHEN ?3 IS NULL THEN json_object('before', (SELECT min(number) FROM page))

@@ -12,18 +12,19 @@ from worker_driver import (Zygote, descendants, descriptors, is_alive, memory, t
 KILLS = int(os.environ.get("SNAPSHOT_KILLS", "60"))
 
 
-def wait_until_protected(worker):
-    """Waits until the worker has a copy that knows all that was answered; returns it."""
+def wait_until_protected(worker, earlier=()):
+    """Waits until the worker has a copy that knows all that was answered; returns it: one that is none of the earlier."""
     def is_protected():
         worker.connect()
         return worker.hello.protected == worker.hello.seq
     wait_for(is_protected)
-    return wait_for(lambda: len(copies_of(worker.pid)) == 1 and copies_of(worker.pid))[0]
+    return wait_for(lambda: [copy for copy in copies_of(worker.pid) if copy not in earlier])[-1]
 
 
-def protect(worker):
-    worker.value("1")
-    return wait_until_protected(worker)
+def protect(worker, code="1"):
+    earlier = copies_of(worker.pid)
+    worker.value(code)
+    return wait_until_protected(worker, earlier)
 
 
 def die(worker, number=signal.SIGKILL):
@@ -69,13 +70,32 @@ def test_a_killed_session_goes_on_with_its_definitions(worker):
         "((1 2 3) 8 7)"
 
 
-def test_a_copy_is_made_while_the_worker_idles_and_replaces_the_one_before(worker):
+def test_a_copy_is_made_while_the_worker_idles_and_few_of_those_before_stay(worker):
+    made = []
+    for _ in range(7):
+        made.append(protect(worker))
+        assert os.getpgid(made[-1]) == made[-1]
+    assert len(set(made)) == 7
+    wait_for(lambda: descendants(worker.pid) == made[-4:])  # no zombie either
+
+
+def test_of_two_copies_that_know_the_same_one_is_enough(worker):
     first = protect(worker)
-    protect(worker)
-    second, = wait_for(lambda: [copy for copy in copies_of(worker.pid) if copy != first])
-    wait_for(lambda: not is_alive(first))
-    wait_for(lambda: descendants(worker.pid) == [second])  # no zombie either
-    assert os.getpgid(second) == second
+    worker.value("functions", operation="list-definitions")
+    second = wait_until_protected(worker, [first])
+    wait_for(lambda: descendants(worker.pid) == [second])
+
+
+def test_when_the_newest_copy_is_dead_the_one_before_takes_over(worker):
+    worker.value("(defvar *n* 0)")
+    for _ in range(3):
+        copy = protect(worker, "(incf *n*)")
+    worker.kill(signal.SIGSTOP)
+    os.kill(copy, signal.SIGKILL)
+    wait_for(lambda: not is_alive(copy))
+    die(worker)
+    assert worker.hello.undone == ["(incf *n*)"]
+    assert worker.value("*n*") == "2"
 
 
 def test_the_interrupted_evaluation_is_told_with_its_origin_and_not_run_again(worker, tmp_path):
@@ -235,7 +255,7 @@ def test_many_evaluations_in_the_strict_form_follow_each_other(worker):
         assert worker.value("1", protect=1) == "1"
     worker.connect()
     assert worker.hello.protected == worker.hello.seq == 100
-    wait_for(lambda: len(descendants(worker.pid)) == 1)
+    wait_for(lambda: len(descendants(worker.pid)) == 4)  # the newest, and three before it
 
 
 def test_numbers_go_on_and_a_kept_result_is_delivered_by_the_heir(worker):
