@@ -14,6 +14,7 @@
 #include "listener.h"
 #include "log.h"
 #include "paths.h"
+#include "place.h"
 #include "quota.h"
 #include "recovery.h"
 #include "retention.h"
@@ -193,20 +194,16 @@ static void serve(struct server *server, const struct idling_limits *limits)
 {
 	static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
 	struct event *events[sizeof(signals) / sizeof(*signals)];
-	char state_directory[PATH_MAX] = "";
-
-	if (paths_state_directory(state_directory, sizeof(state_directory)) < 0)
-		log_error("no home directory: transcripts have no place");
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
 		events[i] = must(evsignal_new(server->base, signals[i], on_signal, server));
 		watch(events[i]);
 	}
 	tools_start();
 	subscription_start(server);
-	server->state_directory = state_directory;
-	server->store = store_open(server->base, state_directory, recovery_fill_store, server);
+	server->store = store_open(server->base, server->state_directory, recovery_fill_store, server);
 	server->zygote = zygote_new(server);
 	server->idling = idling_start(server, limits);
+	struct place *place = place_watch(server);
 	adoption_start(server, on_adopted);
 	cloning_undo_all(server);
 	retention_start(server);
@@ -222,6 +219,7 @@ static void serve(struct server *server, const struct idling_limits *limits)
 	session_free_all(server);
 	subscription_stop(server);
 	idling_stop(server->idling);
+	place_forget(place);
 	hibernation_end(server);
 	tools_stop();
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
@@ -232,7 +230,8 @@ int main(int argc, char **argv)
 {
 	struct options options = parse_options(argc, argv);
 	struct server server = {.started_ms = clock_ms()};
-	char socket_path[PATHS_SOCKET_SIZE], directory[PATHS_SOCKET_SIZE], problem[512];
+	char socket_path[PATHS_SOCKET_SIZE], directory[PATHS_SOCKET_SIZE], problem[PATH_MAX + 512];
+	char state_directory[PATH_MAX] = "";
 
 	umask(077);
 	signal(SIGPIPE, SIG_IGN);
@@ -253,10 +252,11 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	server.runtime_directory = directory;
+	server.state_directory = state_directory;
+	if (paths_state_directory(state_directory, sizeof(state_directory)) < 0)
+		log_error("no home directory: transcripts have no place");
 	enum listener_status status = listener_open(&server, socket_path, problem, sizeof(problem));
 	if (status != LISTENER_READY) {
-		if (status == LISTENER_TAKEN)
-			snprintf(problem, sizeof(problem), "another daemon serves %s", socket_path);
 		log_error("%s", problem);
 		tell_starter(options.ready_fd, problem);
 		event_base_free(server.base);

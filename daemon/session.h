@@ -100,6 +100,7 @@ struct session {
 	unsigned restores;      /* tries to restore it */
 	char *awake;            /* why it could not be hibernated, NULL if there is no such reason */
 	uint64_t idle_since_ms; /* on the monotonic clock */
+	uint64_t homeless_pid;  /* a process of it whose socket somebody has removed: see place.h */
 	struct event *forget;
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */

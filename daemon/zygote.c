@@ -306,6 +306,15 @@ static void on_gone(void *context, const char *reason)
 
 static const struct peer_handler peer_handler = {.frame = on_frame, .gone = on_gone};
 
+void zygote_replace(struct zygote *zygote)
+{
+	if (zygote->state != ZYGOTE_UP)
+		return;
+	/* While the connection stands, the pid is nobody else's. */
+	kill((pid_t)zygote->pid, SIGKILL);
+	on_gone(zygote, "nobody else could find it; it is replaced");
+}
+
 /* ---- starting */
 
 static void become_zygote(const char *program, const char *directory, int lock)

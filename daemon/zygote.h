@@ -22,6 +22,11 @@ void zygote_spawn(
 	struct zygote *zygote, const char *session_id, const char *directory, uint64_t seq, uint64_t incarnation);
 /* Ends that process of the session, whatever it does; session_died follows if it lived. */
 void zygote_kill(struct zygote *zygote, const char *session_id, uint64_t pid);
+/*
+ * For one whose socket is gone: the next daemon could not find it. It is killed, which harms no session, and a new one
+ * is started. Does nothing while there is none that is ready.
+ */
+void zygote_replace(struct zygote *zygote);
 /* Ends it and all workers. */
 void zygote_end(struct zygote *zygote);
 
