@@ -34,7 +34,7 @@ struct result {
 	bool warnings_cut, values_cut, error_cut, frames_cut;
 	struct result_text error_type, error_message;
 	struct result_text data; /* an operation's answer as JSON, if the daemon has made one */
-	uint64_t restored;       /* it has brought back the state after that evaluation; 0: none */
+	uint64_t restored;       /* the state after that evaluation has come back with it or before it; 0: none */
 	const uint8_t *origin;   /* within the frame */
 	size_t origin_length;
 };

@@ -376,6 +376,8 @@ static void add_notes(struct session *session, const struct evaluation *evaluati
 	if (session->epitaph)
 		result_add_warning(result, session->epitaph);
 	replace_text(&session->epitaph, NULL);
+	result->restored = session->restored;
+	session->restored = 0;
 	if (!evaluation->work.protect || session->protected_seq >= result->seq)
 		return;
 	text_printf(&note,

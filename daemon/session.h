@@ -84,6 +84,7 @@ struct session {
 	bool has_heir;     /* and that its copy takes over */
 	unsigned revivals; /* tries to reach it, or to see its end, since the last hello */
 	char *epitaph;     /* a warning about that, to be shown with the next result */
+	uint64_t restored; /* and the evaluation whose state has come back; 0 if nothing was undone */
 	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
 	struct visit_list visits;           /* in state CREATING: they have to know what it is */

@@ -124,7 +124,7 @@ struct store_evaluation {
 	int outcome; /* enum worker_outcome */
 	uint64_t started_at;
 	uint64_t elapsed_us;
-	uint64_t restored; /* the evaluation whose state it has brought back; 0: none */
+	uint64_t restored; /* the evaluation whose state has come back with it or before it; 0: none */
 };
 
 /*

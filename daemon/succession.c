@@ -43,6 +43,12 @@ static void put_undone(struct text *text, const struct worker_hello *hello)
 		text_printf(text, "%s%s", i ? "; " : "", hello->undone.code[i]);
 }
 
+/* The evaluation whose state has come back; 0 if nothing is undone by that. */
+static uint64_t restored_by(const struct worker_hello *hello)
+{
+	return hello && hello->is_heir && hello->undone.count > 0 ? hello->restored_seq : 0;
+}
+
 /* hello is NULL if nobody is there. */
 static void put_succession(struct text *text, const struct worker_hello *hello)
 {
@@ -72,6 +78,7 @@ static void fail_interrupted(
 		rolls_back ? "Nothing was rolled back." : "The evaluation was not completed and will not be repeated.");
 	put_succession(&message, hello);
 	result_make_error(&result, seq, rolls_back ? "NOT-ROLLED-BACK" : "WORKER-DIED", message.data);
+	result.restored = restored_by(hello);
 	end_interrupted(session, evaluation, &result);
 	text_free(&message);
 }
@@ -98,6 +105,7 @@ static void set_epitaph(struct session *session, const struct worker_hello *hell
 		session->obituary);
 	put_succession(&epitaph, hello);
 	replace_text(&session->epitaph, epitaph.data);
+	session->restored = restored_by(hello);
 	text_free(&epitaph);
 }
 

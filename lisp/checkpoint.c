@@ -99,7 +99,12 @@ static void put_steps_back(struct text *text, const struct shelf *shelf)
 			separator = ", ";
 			has_any = true;
 		}
-	put(text, has_any ? "." : " No earlier state is kept.");
+	put(text, has_any ? "." : " No earlier state is kept by itself.");
+	if (snapshot_resident_bytes() > SNAPSHOT_SMALL_BYTES)
+		put(text,
+			" Of a session with more than %" PRIu64
+			" MB in memory none is kept by itself: make checkpoints.",
+			(uint64_t)(SNAPSHOT_SMALL_BYTES >> 20));
 }
 
 /* ---- the operations */

@@ -159,7 +159,8 @@ void lineage_note_begun(struct lineage *lineage, const struct request *request)
 	recent->length = 0;
 	if (request->operation) {
 		append(recent, request->operation, request->operation_length);
-		append(recent, (const uint8_t *)" ", 1);
+		if (request->code_length > 0)
+			append(recent, (const uint8_t *)" ", 1);
 	}
 	if (request->shown)
 		append(recent, request->shown, request->shown_length);

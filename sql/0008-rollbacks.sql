@@ -1,6 +1,7 @@
--- Version 8: sessions that were rolled back. Nothing is removed then; what is undone follows from these numbers.
+-- Version 8: sessions that were rolled back, or went on from an earlier copy. Nothing is removed then; what is undone follows
+-- from these numbers.
 
-ALTER TABLE messages ADD COLUMN restored INTEGER; -- of the answer to a rollback: the evaluation whose state it has brought back
+ALTER TABLE messages ADD COLUMN restored INTEGER; -- of an answer: the evaluation whose state came back with it or before it
 
 CREATE INDEX messages_of_rollbacks ON messages (session, seq) WHERE restored IS NOT NULL;
 

@@ -142,8 +142,8 @@ DELETE FROM sessions WHERE owner = ?1 AND id = ?2 RETURNING json_object('id', id
 
 -- show_history:
 -- After ?3, or else the last ones before ?4, or else those up to the last error; from the time ?5 to ?6; at most ?7 of them, ?8 characters of each.
--- In effect are the evaluations from the last rollback on, then those that had led to the state that it brought back, down to the
--- rollback before that, and so on.
+-- In effect are the evaluations from the last one on with which a state came back, then those that had led to that state, down to
+-- the last one before it with which a state came back, and so on.
 WITH RECURSIVE session AS (SELECT id, name, message_count FROM sessions WHERE owner = ?1 AND (id = ?2 OR name = ?2)),
   rollbacks AS (SELECT seq, restored FROM messages
     WHERE session = (SELECT id FROM session) AND restored IS NOT NULL AND restored < seq),

@@ -91,7 +91,7 @@ def test_what_the_tools_answer_is_data_too(lisp):
     assert abs(listed["checkpoints"][0]["made_at"] - 2208988800 - time.time()) < 1000
     assert rollback(lisp, "a", session=session).structured == {
         "session": session, "checkpoint": "a", "restored": 2,
-        "undone": {"first": 3, "last": 4, "evaluations": ["(incf *n*)", "list-checkpoints "]}}
+        "undone": {"first": 3, "last": 4, "evaluations": ["(incf *n*)", "list-checkpoints"]}}
     assert rollback(lisp, "a", session=session).structured["undone"] is None
     assert lisp.tool("checkpoint-session", name="a", remove=True, session=session).structured["removed"] is True
     assert names(lisp, session=session) == []
@@ -198,6 +198,8 @@ def test_a_large_session_keeps_no_earlier_states_but_those_that_have_a_name(lisp
         protected(lisp, session)
     listed = checkpoints(lisp, session=session)
     assert [copy["back"] for copy in listed["kept"] if copy["back"]] == []
+    answer = lisp.tool("rollback-session", evaluations=1, session=session)
+    assert failure(answer) == "STATE-NOT-KEPT" and "more than 64 MB" in answer.text and '"named" (after evaluation 2)' in answer.text
     rollback(lisp, "named", session=session)
     assert value(lisp, "(list *n* (length *big*))", session=session) == "(0 10000000)"
     lisp.tool("delete-session", session=session)
@@ -224,6 +226,30 @@ def test_the_transcript_keeps_everything_and_tells_what_is_undone(lisp):
     text = lisp.tool("session-history", session=session, limit=100).text
     assert ", evaluation 5, undone\n(incf *n* 10)\n" in text and ", evaluation 3\n(incf *n*)\n" in text
     assert 'Rolled back to the checkpoint "b": the session is as it was after evaluation 4.' in text
+
+
+def test_the_transcript_tells_what_the_death_of_a_process_has_undone(own_runtime):
+    client = own_runtime.client().open()
+    session = made(client)
+    client.evaluate("(defvar *n* 0)", session=session)                               # 1
+    protected(client, session)
+    client.evaluate("(defvar *t* (mp:process-run-function 'idle #'sleep 1000))", session=session)  # 2: no copies from now on
+    client.evaluate("(incf *n*)", session=session)                                   # 3
+    os.kill(info(client, session)["pid"], signal.SIGKILL)
+    assert value(client, "(incf *n*)", session=session) == "1"                       # 4
+    protected(client, session)
+    client.evaluate("(setf *t* (mp:process-run-function 'idle #'sleep 1000))", session=session)  # 5
+    running = client.start_evaluation("(sleep 1000)", session=session)               # 6
+    wait_until(lambda: info(client, session)["state"] == "running", "it runs")
+    os.kill(info(client, session)["pid"], signal.SIGKILL)
+    assert failure(client.evaluation(running)) == "WORKER-DIED"
+    assert value(client, "(incf *n*)", session=session) == "2"                       # 7
+
+    def undone():
+        messages = history(client, session=session, limit=100)["messages"]
+        return {message["evaluation"]: message["undone"] for message in messages if message["role"] == "tool"}
+    wait_until(lambda: 7 in undone(), "all is stored")
+    assert [seq for seq, is_undone in undone().items() if is_undone] == [2, 3, 5]
 
 
 def test_an_exported_transcript_comes_back_with_its_branches(lisp):
@@ -290,6 +316,35 @@ def test_a_checkpoint_whose_process_was_killed_is_gone_and_the_session_as_before
     wait_until(lambda: not alive(new), "it is dead")
     assert failure(client.tool("rollback-session", to="a", session=session)) == "CHECKPOINT-NOT-FOUND"
     assert value(client, "*n*", session=session) == "1"
+
+
+def test_when_the_chosen_copy_dies_as_it_is_to_take_over_nothing_is_rolled_back(own_runtime):
+    """It must be hit between the end of the worker, which wakes it also if it is stopped, and its own beginning."""
+    client = own_runtime.client().open()
+    session = made(client)
+    for turn in range(100):
+        client.evaluate(f"(defparameter *n* {turn})", session=session)
+        protected(client, session)
+        before = set(members(own_runtime))
+        checkpoint(client, f"a{turn}", session=session)
+        chosen, = set(members(own_runtime)) - before
+        assert value(client, "(incf *n* 1000)", session=session) == str(turn + 1000)
+        worker = info(client, session)["pid"]
+        request = client.start("tools/call", {"name": "rollback-session", "arguments": {"to": f"a{turn}", "session": session}})
+        while alive(worker):
+            os.kill(chosen, signal.SIGSTOP)
+        os.kill(chosen, signal.SIGKILL)
+        answer = client.evaluation(request)
+        found = int(value(client, "*n*", session=session))
+        if not answer.is_error:
+            assert found == turn
+            checkpoint(client, f"a{turn}", session=session, remove=True)
+            continue
+        assert failure(answer) == "NOT-ROLLED-BACK" and found == turn + 1000
+        assert "Nothing was rolled back. The session goes on with everything that was answered before." in answer.text
+        assert f"a{turn}" not in names(client, session=session)
+        return
+    raise AssertionError("the copy was always faster")
 
 
 @pytest.mark.parametrize("victim", ["worker", "daemon", "zygote", "both"])

@@ -366,10 +366,11 @@ def test_a_session_that_is_opened_and_deleted_at_once_is_answered_for_and_leaves
 
 # What a call of each tool that is for one session needs beside the session.
 ONE_SESSION = {
-    "add-message": {"role": "user", "content": "x"}, "configure-limits": {}, "delete-session": {}, "evaluate-lisp": {"code": "1"},
-    "export-session": {}, "list-definitions": {}, "load-system": {"system": "x"}, "read-output": {}, "rename-session": {"name": "x"},
-    "reset-session": {}, "resume-session": {}, "search-sessions": {"query": "x"}, "session-history": {}, "session-info": {},
-    "set-session-metadata": {},
+    "add-message": {"role": "user", "content": "x"}, "checkpoint-session": {"name": "x"}, "configure-limits": {},
+    "delete-session": {}, "evaluate-lisp": {"code": "1"}, "export-session": {}, "fork-session": {}, "list-checkpoints": {},
+    "list-definitions": {}, "load-system": {"system": "x"}, "read-output": {}, "rename-session": {"name": "x"},
+    "reset-session": {}, "resume-session": {}, "rollback-session": {"to": "x"}, "search-sessions": {"query": "x"},
+    "session-history": {}, "session-info": {}, "set-session-metadata": {},
 }
 NO_SESSION = {"create-session", "import-session", "list-sessions"}
 
@@ -387,6 +388,8 @@ def test_a_tool_finds_a_session_by_its_id_and_by_its_name(lisp, tool):
     session = made(lisp, name=name)
     if tool == "rename-session":
         arguments["name"] = name
+    if tool == "fork-session":  # of what has no process there is no clone
+        lisp.evaluate("1", session=name)
     by_name = lisp.tool(tool, session=name, **arguments)
     if tool == "delete-session":
         assert failure(by_name) == "INVALID-SESSION-ID"
