@@ -5,6 +5,7 @@
 #include "client.h"
 
 #include "alloc.h"
+#include "descriptors.h"
 #include "log.h"
 #include "mcp.h"
 #include "peer.h"
@@ -33,6 +34,7 @@ struct client {
 	struct server *server;
 	struct peer *peer;
 	unsigned uid, pid;                 /* of its process */
+	bool is_too_many;                  /* it is told so */
 	struct conversation *conversation; /* NULL before its hello */
 	struct frame_builder builder;
 };
@@ -303,11 +305,24 @@ static void join_conversation(struct client *client, struct hello *hello)
 		peer_pause(client->peer);
 }
 
+static void refuse_late(struct client *client)
+{
+	char why[256];
+
+	snprintf(why, sizeof(why),
+		"it has almost as many open files as it may have, %lu (`ulimit -n`), and each client and each session takes one. "
+		"Close clients that you do not need.",
+		descriptors_limit());
+	refuse(client, why);
+}
+
 static void take_hello(struct client *client, struct frame *frame)
 {
-	struct hello hello;
+	struct hello hello = {0};
 
-	if (!read_hello(frame, &hello) || !hello.nonce)
+	if (client->is_too_many)
+		refuse_late(client);
+	else if (!read_hello(frame, &hello) || !hello.nonce)
 		refuse(client, "The shim's hello makes no sense; a session's name is UTF-8 of at most 256 bytes.");
 	else if (hello.version != LINK_VERSION)
 		refuse(client,
@@ -396,6 +411,7 @@ void client_new(struct server *server, int fd, unsigned uid, unsigned pid)
 	client->server = server;
 	client->uid = uid;
 	client->pid = pid;
+	client->is_too_many = descriptors_is_late(fd);
 	client->peer = peer_new(server->base, fd, &peer_handler, client);
 	LIST_INSERT_HEAD(&server->clients, client, next);
 	server->client_count++;

@@ -33,6 +33,7 @@ struct listener {
 	ino_t socket_inode;
 	struct event *acceptable;
 	struct event *rest;
+	bool is_starved; /* that has been told */
 };
 
 static void on_rested(evutil_socket_t fd, short what, void *context)
@@ -52,12 +53,15 @@ static void on_acceptable(evutil_socket_t fd, short what, void *context)
 	int client = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (client < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-			log_error("no more clients can be taken: %s", strerror(errno));
+			if (!listener->is_starved)
+				log_error("no more clients can be taken: %s", strerror(errno));
+			listener->is_starved = true;
 			event_del(listener->acceptable);
 			event_add(listener->rest, &rest_time);
 		}
 		return;
 	}
+	listener->is_starved = false;
 	int pid = unixsocket_check_peer(client);
 	if (pid < 0) {
 		log_warning("a client of another user was turned away");

@@ -6,6 +6,7 @@
 #include "adoption.h"
 #include "alloc.h"
 #include "client.h"
+#include "descriptors.h"
 #include "hibernation.h"
 #include "idling.h"
 #include "clock.h"
@@ -30,7 +31,6 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -174,17 +174,6 @@ static void on_signal(evutil_socket_t signal_number, short what, void *context)
 	event_base_loopexit(server->base, NULL);
 }
 
-/* Each session costs a descriptor, each client one: take what we may have. */
-static void raise_descriptor_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
 static void on_adopted(struct server *server)
 {
 	listener_serve(server->listener);
@@ -243,7 +232,7 @@ int main(int argc, char **argv)
 		tell_starter(options.ready_fd, problem);
 		return 1;
 	}
-	raise_descriptor_limit();
+	descriptors_claim();
 	server.base = event_base_new();
 	if (!server.base) {
 		snprintf(problem, sizeof(problem), "there is no waiting for events: %s", strerror(errno));

@@ -3,6 +3,7 @@
  */
 #include "quota.h"
 
+#include "descriptors.h"
 #include "session.h"
 #include "store.h"
 
@@ -44,6 +45,13 @@ bool quota_allows_process(const struct server *server, unsigned owner, const str
 	const struct session *session;
 	unsigned count = 0;
 
+	if (!descriptors_allow_session()) {
+		text_printf(why_not,
+			"the daemon has almost as many open files as it may have, %lu (`ulimit -n`), and each session and each "
+			"client takes one. No further process was started, and nothing is lost. " SLEEP,
+			descriptors_limit());
+		return false;
+	}
 	LIST_FOREACH(session, &server->roster.sessions, next)
 	count += session != but && session->owner == owner && is_live(session);
 	if (most[QUOTA_SESSIONS] == 0 || count < most[QUOTA_SESSIONS])
