@@ -21,7 +21,7 @@ _cl_mcp() {
       case ${COMP_WORDS[0]##*/} in
         cl-mcp-shim) words="--session --resume --wait --help --version" ;;
         cl-mcpd)
-          words="--socket --ready-fd --limit --ceiling --quota --retain-days --hibernate-after --keep-free --verbose --help --version"
+          words="--socket --ready-fd --limit --ceiling --quota --retain-days --hibernate-after --keep-free --save-after --verbose --help --version"
           ;;
         cl-mcpctl)
           case " ${COMP_WORDS[*]:1:COMP_CWORD-1} " in

@@ -70,6 +70,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 	[DATABASE_SET_RELOAD] = sql_set_reload,
 	[DATABASE_SET_STATE_FILE] = sql_set_state_file,
 	[DATABASE_ADD_EVALUATION] = sql_add_evaluation,
+	[DATABASE_RECOLLECT] = sql_recollect,
 	[DATABASE_SKIP_EVALUATION] = sql_skip_evaluation,
 	[DATABASE_ADD_OUTPUT] = sql_add_output,
 	[DATABASE_FIND_OUTPUT] = sql_find_output,
@@ -111,7 +112,7 @@ static const char *const statement_texts[DATABASE_STATEMENTS] = {
 
 /* migrations[n] leads from version n to n + 1. */
 static const char *const migrations[] = {embedded_schema_1, embedded_schema_2, embedded_schema_3, embedded_schema_4,
-	embedded_schema_5, embedded_schema_6, embedded_schema_7, embedded_schema_8};
+	embedded_schema_5, embedded_schema_6, embedded_schema_7, embedded_schema_8, embedded_schema_9};
 
 #define NEWEST_VERSION ((int)(sizeof(migrations) / sizeof(*migrations)))
 

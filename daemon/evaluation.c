@@ -91,6 +91,7 @@ struct evaluation *evaluation_adopt(struct server *server, struct session *sessi
 		evaluation->started_at = store_universal_time();
 	}
 	evaluation->work.operation = new_text(origin->operation);
+	evaluation->work.package = new_text(origin->package);
 	evaluation->work.output_max = origin->output_max;
 	evaluation->work.value_max = origin->value_max;
 	evaluation->work.secrets = json_object_get(origin->secrets);
@@ -188,7 +189,9 @@ static void record(struct evaluation *evaluation, struct session *session, const
 		.code_length = evaluation->work.code_length,
 		.text = text->data,
 		.text_length = text->length,
+		.given = evaluation->work.package,
 		.package = session->package ? session->package : "",
+		.forms = result->forms,
 		.outcome = (int)result->outcome,
 		.started_at = evaluation->started_at,
 		.elapsed_us = result->elapsed_us,

@@ -8,10 +8,12 @@
 #include "conversation.h"
 #include "evaluation.h"
 #include "log.h"
+#include "recollection.h"
 #include "statefile.h"
 #include "store.h"
 #include "text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -29,23 +31,51 @@ static bool is_operation(const struct evaluation *evaluation, const char *operat
 }
 
 /* Before all others. */
-static void enqueue(struct session *session, const char *operation, const struct work *how)
+static struct evaluation *enqueue(
+	struct session *session, const char *operation, struct text *code, const struct work *how)
+{
+	struct work work = *how;
+
+	work.operation = operation;
+	work.code = code->data;
+	work.code_length = code->length;
+	struct evaluation *evaluation = evaluation_new_for_nobody(&work);
+	TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
+	text_free(code);
+	return evaluation;
+}
+
+static void enqueue_saving(struct session *session, const char *path)
+{
+	bool may_leave_out = session->is_saving || session->server->is_leaving;
+	struct text code = {0};
+
+	/* Better awake than without what is too big; but when all end, better that than without everything. */
+	text_printf(&code, "%s\n%" PRIu64 "%s", path, session->last_seq + 1, may_leave_out ? "" : "\nwhole");
+	struct evaluation *evaluation = enqueue(
+		session, OPERATION_SAVE_STATE, &code, &(struct work){.is_timed = true, .time_limit_ms = SAVE_MS});
+	evaluation->is_reading = true; /* it leaves no trace */
+	session_advance(session);
+}
+
+static void enqueue_restoring(struct session *session)
 {
 	char path[PATH_MAX];
 	struct text code = {0};
-	struct work work = *how;
-	bool saves = strcmp(operation, OPERATION_SAVE_STATE) == 0;
 
 	statefile_path(session->server, session->id, path);
-	/* Better awake than without what is too big; but when all end, better that than without everything. */
-	text_printf(&code, "%s%s", path, saves && !session->server->is_leaving ? "\nwhole" : "");
-	work.operation = operation;
-	work.code = code.data;
-	work.code_length = code.length;
-	struct evaluation *evaluation = evaluation_new_for_nobody(&work);
-	evaluation->is_reading = saves; /* it leaves no trace */
-	TAILQ_INSERT_HEAD(&session->evaluations, evaluation, next);
-	text_free(&code);
+	if (session->is_cut_off)
+		recollection_put_code(session, &code);
+	else
+		text_puts(&code, path);
+	/* There is a copy that knows of it before the file is gone. */
+	enqueue(session, session->is_cut_off ? OPERATION_RECOLLECT_STATE : OPERATION_RESTORE_STATE, &code,
+		&(struct work){.protect = true});
+}
+
+static bool is_restoring(const struct evaluation *evaluation)
+{
+	return is_operation(evaluation, OPERATION_RESTORE_STATE) || is_operation(evaluation, OPERATION_RECOLLECT_STATE);
 }
 
 /* ---- waiting for the store's word */
@@ -53,7 +83,7 @@ static void enqueue(struct session *session, const char *operation, const struct
 struct pledge {
 	struct server *server;
 	char session_id[WORKLINK_SESSION_ID_LENGTH + 1];
-	bool keeps_file; /* it could not be restored from */
+	bool keeps_file; /* it could not be restored from, or there is none */
 };
 
 static struct pledge *pledge_new(const struct session *session)
@@ -154,10 +184,41 @@ static const char *save_failure(const struct result *result)
 	return result->error_message.data ? result->error_message.data : "Writing its state was broken off.";
 }
 
+static void write_state(struct session *session)
+{
+	char path[PATH_MAX];
+
+	if (statefile_prepare(session->server, session->id, path))
+		enqueue_saving(session, path);
+	else
+		stay(session, "There is no directory for its state.");
+}
+
+/* Of a session that goes on. It may be wanted to hibernate meanwhile. */
+static void end_saving(struct session *session, uint64_t after, const char *why_not)
+{
+	session->is_saving = false;
+	if (after > session->saved_seq)
+		session->saved_seq = after;
+	if (why_not)
+		log_debug("%s: its state is not written: %s", session->id, why_not);
+	if (session->is_hibernating && session->state == SESSION_READY)
+		write_state(session);
+	else if (session->is_hibernating)
+		stay(session, "It was used meanwhile.");
+}
+
 static void take_saved(struct session *session, const struct result *result)
 {
 	const struct server *server = session->server;
 
+	if (session->is_saving) {
+		bool is_done = result->outcome != OUTCOME_CANCELLED; /* what fails need not be tried again at once */
+		session->idle_since_ms = session->saving_since_ms;
+		end_saving(session, is_done ? session->changed_seq : 0,
+			result->outcome == OUTCOME_DONE ? NULL : save_failure(result));
+		return;
+	}
 	if (session->state == SESSION_READY && result->outcome == OUTCOME_DONE &&
 		(TAILQ_EMPTY(&session->evaluations) || server->is_leaving))
 		file(session);
@@ -172,11 +233,32 @@ bool hibernation_is_possible(const struct session *session)
 		session->exposed_seq <= session->stored_seq;
 }
 
-void hibernation_begin(struct session *session, hibernation_callback done, void *context)
+static void break_saving_off(struct session *session)
+{
+	const struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+
+	if (session->state == SESSION_RUNNING && is_operation(first, OPERATION_SAVE_STATE))
+		worker_cancel(session->worker, first->seq);
+}
+
+void hibernation_save(struct session *session)
 {
 	char path[PATH_MAX];
 
-	if (!hibernation_is_possible(session)) {
+	if (!hibernation_is_possible(session) || session->changed_seq <= session->saved_seq ||
+		!statefile_prepare(session->server, session->id, path))
+		return;
+	statefile_saved_path(session->server, session->id, path);
+	session->is_saving = true;
+	session->saving_since_ms = session->idle_since_ms; /* it counts as no use */
+	enqueue_saving(session, path);
+}
+
+void hibernation_begin(struct session *session, hibernation_callback done, void *context)
+{
+	bool is_saving = session->is_saving && !session->is_hibernating;
+
+	if (!is_saving && !hibernation_is_possible(session)) {
 		if (done)
 			done(context, "It is at work, or just beginning or ending. Try again.");
 		return;
@@ -184,21 +266,16 @@ void hibernation_begin(struct session *session, hibernation_callback done, void 
 	session->hibernated = done;
 	session->hibernated_context = context;
 	session->is_hibernating = true;
-	if (!statefile_prepare(session->server, session->id, path)) {
-		stay(session, "There is no directory for its state.");
-		return;
-	}
-	enqueue(session, OPERATION_SAVE_STATE, &(struct work){.is_timed = true, .time_limit_ms = SAVE_MS});
-	session_advance(session);
+	if (is_saving)
+		break_saving_off(session);
+	else
+		write_state(session);
 }
 
 void hibernation_disturb(struct session *session)
 {
-	const struct evaluation *first = TAILQ_FIRST(&session->evaluations);
-
-	if (session->state == SESSION_RUNNING && is_operation(first, OPERATION_SAVE_STATE) &&
-		!session->server->is_leaving)
-		worker_cancel(session->worker, first->seq);
+	if (!session->server->is_leaving)
+		break_saving_off(session);
 }
 
 void hibernation_forget(struct session *session)
@@ -218,9 +295,12 @@ static void on_unfiled(void *context, enum store_status status)
 	if (!session || session->deletion)
 		return;
 	if (!pledge->keeps_file)
-		statefile_remove(pledge->server, pledge->session_id);
+		statefile_demote(pledge->server, pledge->session_id);
 	session->is_undecided = false;
 	session->is_filed = false;
+	session->saved_seq = statefile_saved_seq(pledge->server, pledge->session_id);
+	session->changed_seq = session->last_seq;
+	recollection_end(session);
 	session_advance(session);
 }
 
@@ -257,8 +337,11 @@ static void tell_restored(struct session *session, const struct result *result)
 {
 	struct text epitaph = {0};
 
-	text_puts(&epitaph,
-		"SESSION-RESTORED: The session was hibernated. It goes on in a new process, with what was defined before.");
+	if (session->is_cut_off)
+		recollection_put_report(session, &epitaph);
+	else
+		text_puts(&epitaph,
+			"SESSION-RESTORED: The session was hibernated. It goes on in a new process, with what was defined before.");
 	if (result->values.count > 0)
 		put_lost(&epitaph, result->values.items[0].data);
 	replace_text(&session->epitaph, epitaph.data);
@@ -271,10 +354,16 @@ static void tell_failed(struct session *session, const char *why)
 	char path[PATH_MAX];
 
 	statefile_path(session->server, session->id, path);
-	text_printf(&epitaph,
-		"SESSION-RESTARTED: The session was hibernated and cannot be restored as it was: %s It goes on in a new process. "
-		"What was defined before can be read in %s until it is hibernated again.",
-		why, path);
+	if (session->is_cut_off)
+		text_printf(&epitaph,
+			"SESSION-RESTARTED: The session's Lisp process had ended, and it cannot be made again as it was: %s It goes "
+			"on in a new process. What was defined before stands in the transcript.",
+			why);
+	else
+		text_printf(&epitaph,
+			"SESSION-RESTARTED: The session was hibernated and cannot be restored as it was: %s It goes on in a new process. "
+			"What was defined before can be read in %s until it is hibernated again.",
+			why, path);
 	replace_text(&session->epitaph, epitaph.data);
 	text_free(&epitaph);
 }
@@ -296,17 +385,20 @@ static void take_restored(struct session *session, const struct result *result)
 		tell_restored(session, result);
 	else
 		tell_failed(session, restore_failure(result));
-	unfile(session, !is_good);
+	unfile(session, session->is_cut_off || !is_good);
 }
 
 void hibernation_attend(struct session *session)
 {
 	if (!session->is_filed || session->is_undecided || session->kept > 0 ||
-		is_operation(TAILQ_FIRST(&session->evaluations), OPERATION_RESTORE_STATE))
+		is_restoring(TAILQ_FIRST(&session->evaluations)))
 		return;
+	if (session->is_cut_off && !session->recollected) {
+		recollection_ask(session);
+		return;
+	}
 	if (session->restores++ < RESTORES_MAX) {
-		/* There is a copy that knows of it before the file is gone. */
-		enqueue(session, OPERATION_RESTORE_STATE, &(struct work){.protect = true});
+		enqueue_restoring(session);
 		return;
 	}
 	tell_failed(session, "The process dies of it.");
@@ -317,35 +409,44 @@ void hibernation_take_result(struct session *session, const struct evaluation *e
 {
 	if (is_operation(evaluation, OPERATION_SAVE_STATE))
 		take_saved(session, result);
-	else if (is_operation(evaluation, OPERATION_RESTORE_STATE))
+	else if (is_restoring(evaluation))
 		take_restored(session, result);
 	else
 		replace_text(&session->awake, NULL);
+	if (!evaluation->is_reading && result->seq > session->changed_seq)
+		session->changed_seq = result->seq;
 }
 
 void hibernation_drop(struct session *session, const struct evaluation *evaluation)
 {
-	if (is_operation(evaluation, OPERATION_SAVE_STATE))
+	if (!is_operation(evaluation, OPERATION_SAVE_STATE))
+		return;
+	if (session->is_saving)
+		end_saving(session, session->changed_seq, "Its process died.");
+	else
 		stay(session, "Its process died.");
 }
 
 /* ---- what the row says */
 
-void hibernation_recall(struct session *session, bool has_file)
+void hibernation_recall(struct session *session, const char *state_file)
 {
-	session->is_filed = has_file;
+	session->is_filed = state_file != NULL;
+	session->is_cut_off = state_file && strcmp(state_file, RECOLLECTION_MARK) == 0;
 }
 
-bool hibernation_adopt(struct session *session, bool has_file)
+bool hibernation_adopt(struct session *session, const char *state_file)
 {
 	if (session->is_hibernating) /* a clone, whose row is looked up late */
 		return true;
-	if (!has_file) {
+	session->saved_seq = statefile_saved_seq(session->server, session->id);
+	if (!state_file) {
 		session->is_undecided = false;
 		statefile_remove(session->server, session->id);
 		return true;
 	}
-	log_info("%s: it is hibernated; what there is of its process ends", session->id);
+	session->is_cut_off = strcmp(state_file, RECOLLECTION_MARK) == 0;
+	log_info("%s: its row names its state; what there is of its process ends", session->id);
 	session_note_adopted(session, session->adopting);
 	end_process(session);
 	return false;

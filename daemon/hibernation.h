@@ -11,6 +11,9 @@
  *
  * and nothing is evaluated from the row's naming it until the row does not any more. A daemon that dies in between is
  * followed by one that looks at the row, and ends the process or removes the file, whichever does not count.
+ *
+ * A session that goes on has its state written too when it rests, into another file that its row does not name: it is
+ * for one whose process ends unforeseen, see recollection.h. What it was hibernated into becomes that when it is back.
  */
 #ifndef HIBERNATION_H
 #define HIBERNATION_H
@@ -25,6 +28,8 @@ typedef void (*hibernation_callback)(void *context, const char *why_not);
 
 /* done may be NULL; otherwise it may come at once. */
 void hibernation_begin(struct session *session, hibernation_callback done, void *context);
+/* Its state is written, if it may have changed since the last time, and it goes on: for a power cut. */
+void hibernation_save(struct session *session);
 /* Could it be, as it is now? */
 bool hibernation_is_possible(const struct session *session);
 /* For the method of that name: answers it when it is done. */
@@ -48,9 +53,9 @@ void hibernation_drop(struct session *session, const struct evaluation *evaluati
 /*
  * Steps that opening.c takes: what the row says of a session that has no process,
  */
-void hibernation_recall(struct session *session, bool has_file);
+void hibernation_recall(struct session *session, const char *state_file);
 /* and of an adopted one. False if its process does not count and ends. */
-bool hibernation_adopt(struct session *session, bool has_file);
+bool hibernation_adopt(struct session *session, const char *state_file);
 
 /* The session is deleted: whoever waits is told so. */
 void hibernation_forget(struct session *session);

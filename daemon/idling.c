@@ -49,6 +49,24 @@ static struct session *idle_longest(const struct server *server)
 	return found;
 }
 
+static double idle_seconds(const struct session *session)
+{
+	return (double)(clock_ms() - session->idle_since_ms) / 1000;
+}
+
+/* One each time, so that the disk has nothing to do but for one. */
+static void save_one(const struct idling *idling)
+{
+	struct session *session;
+
+	LIST_FOREACH(session, &idling->server->roster.sessions, next)
+	if (session->changed_seq > session->saved_seq && hibernation_is_possible(session) &&
+		idle_seconds(session) >= idling->limits.save_after) {
+		hibernation_save(session);
+		return;
+	}
+}
+
 /* One each time: then memory is looked at again, and whoever has many sessions does not feel it. */
 static void on_look(evutil_socket_t fd, short what, void *context)
 {
@@ -62,6 +80,8 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 		event_add(idling->look, &look_time);
 	if (!session || idling->server->is_leaving)
 		return;
+	if (limits->save_after > 0)
+		save_one(idling);
 	uint64_t idle_ms = clock_ms() - session->idle_since_ms;
 	bool is_late = limits->after > 0 && (double)idle_ms >= limits->after * 1000;
 	bool is_in_the_way =
@@ -82,7 +102,7 @@ struct idling *idling_start(struct server *server, const struct idling_limits *l
 
 void idling_watch(struct idling *idling)
 {
-	bool is_on = idling->limits.after > 0 || idling->limits.keep_free > 0;
+	bool is_on = idling->limits.after > 0 || idling->limits.keep_free > 0 || idling->limits.save_after > 0;
 
 	if (is_on && !event_pending(idling->look, EV_TIMEOUT, NULL))
 		event_add(idling->look, &look_time);

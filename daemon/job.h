@@ -12,7 +12,7 @@
 #include <sys/queue.h>
 
 #define JOB_IN_MAX 16
-#define JOB_OUT_MAX 9
+#define JOB_OUT_MAX 10
 
 struct job {
 	STAILQ_ENTRY(job) next;
@@ -35,6 +35,7 @@ struct job {
 		store_status_callback status;
 		store_session_callback session;
 		store_ids_callback ids;
+		store_text_callback text;
 		store_answer_callback answer;
 		store_output_callback output;
 		store_conversation_callback conversation;

@@ -50,6 +50,7 @@ static const char help[] =
 	"  --retain-days N delete sessions that nobody has used for so long and that have no process; 0: never (default)\n"
 	"  --hibernate-after N  after so many seconds an unused session is put into a file until it is used again; 0 never\n"
 	"  --keep-free N   megabytes of memory: while there is less, those not used for longest are; 0 none\n"
+	"  --save-after N  after so many seconds without a call a session's state is written, for a power cut; 0 never\n"
 	"  --verbose       log more\n"
 	"  --version       print the version and exit\n"
 	"  --help          print this and exit\n"
@@ -95,6 +96,7 @@ static struct options parse_options(int argc, char **argv)
 		{"retain-days", required_argument, NULL, 'd'},
 		{"hibernate-after", required_argument, NULL, 'a'},
 		{"keep-free", required_argument, NULL, 'k'},
+		{"save-after", required_argument, NULL, 'S'},
 		{"verbose", no_argument, NULL, 'v'},
 		{"version", no_argument, NULL, 'V'},
 		{"help", no_argument, NULL, 'h'},
@@ -133,6 +135,9 @@ static struct options parse_options(int argc, char **argv)
 			break;
 		case 'k':
 			options.idling.keep_free = (uint64_t)read_number("--keep-free", "of megabytes");
+			break;
+		case 'S':
+			options.idling.save_after = read_number("--save-after", "of seconds");
 			break;
 		case 'v':
 			log_set_level(LOG_LEVEL_DEBUG);

@@ -7,6 +7,7 @@
 #include "hibernation.h"
 #include "log.h"
 #include "memo.h"
+#include "recollection.h"
 #include "session.h"
 #include "store.h"
 
@@ -92,6 +93,27 @@ static void take_row(struct session *session, const struct store_found_session *
 	limit_decode(&session->limits, found->limits);
 }
 
+static void begin_process(struct session *session)
+{
+	session_spawn(session);
+	session_take_visits(session);
+}
+
+static void recall(struct session *session, const struct store_found_session *found)
+{
+	hibernation_recall(session, found->state_file);
+	session_finish_reset(session, found->reload);
+	if (recollection_is_possible(session, found)) {
+		recollection_begin(session, begin_process);
+		return;
+	}
+	if (found->last_seq > 0 && !found->state_file)
+		replace_text(&session->epitaph,
+			"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; "
+			"what was defined before is gone.");
+	begin_process(session);
+}
+
 static void on_row_recalled(void *context, enum store_status status, const struct store_found_session *found)
 {
 	struct session *session = context;
@@ -108,14 +130,7 @@ static void on_row_recalled(void *context, enum store_status status, const struc
 		change_id(session, found->id);
 		take_row(session, found);
 		session->last_seq = found->last_seq;
-		hibernation_recall(session, found->state_file != NULL);
-		if (found->last_seq > 0 && !found->state_file)
-			replace_text(&session->epitaph,
-				"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; "
-				"what was defined before is gone.");
-		session_finish_reset(session, found->reload);
-		session_spawn(session);
-		session_take_visits(session);
+		recall(session, found);
 	} else if (status == STORE_FAILED) {
 		snprintf(message, sizeof(message), "The session cannot be looked up: %s.",
 			problem ? problem : "unknown");
@@ -165,8 +180,12 @@ static void on_row_found(void *context, enum store_status status, const struct s
 		session_restore(session);
 	if (found && found->last_seq > session->last_seq)
 		session->last_seq = found->last_seq;
-	if (!hibernation_adopt(session, found && found->state_file))
+	if (!hibernation_adopt(session, found ? found->state_file : NULL))
 		return;
+	if (found && session->state == SESSION_EMPTY && recollection_is_possible(session, found)) {
+		recollection_begin(session, session_advance);
+		return;
+	}
 	session_finish_reset(session, found ? found->reload : NULL);
 	session_note_change(session);
 	session_advance(session);

@@ -26,6 +26,7 @@ enum origin_tag {
 	ORIGIN_URI = 13,
 	ORIGIN_SECRET = 14, /* repeated */
 	ORIGIN_UNRECORDED = 15,
+	ORIGIN_PACKAGE = 16,
 };
 
 static void put_code(struct frame_builder *builder, const struct work *work)
@@ -67,6 +68,8 @@ void origin_encode(struct frame_builder *builder, const struct request *request,
 	frame_put_number(builder, ORIGIN_VALUE_MAX, work->value_max);
 	if (work->operation)
 		frame_put_text(builder, ORIGIN_OPERATION, work->operation);
+	if (work->package && strlen(work->package) <= ORIGIN_PACKAGE_MAX)
+		frame_put_text(builder, ORIGIN_PACKAGE, work->package);
 	if (work->is_unrecorded)
 		frame_put_number(builder, ORIGIN_UNRECORDED, 1);
 	put_code(builder, work);
@@ -111,6 +114,9 @@ static bool take_field(struct origin *origin, const struct field *field)
 	case ORIGIN_OPERATION:
 		free(origin->operation);
 		return (origin->operation = field_text(field, 64)) != NULL;
+	case ORIGIN_PACKAGE:
+		free(origin->package);
+		return (origin->package = field_text(field, ORIGIN_PACKAGE_MAX)) != NULL;
 	case ORIGIN_URI:
 		free(origin->uri);
 		return (origin->uri = field_text(field, RESOURCE_URI_MAX)) != NULL;
@@ -164,6 +170,7 @@ void origin_free(struct origin *origin)
 	free(origin->id);
 	free(origin->progress_token);
 	free(origin->operation);
+	free(origin->package);
 	free(origin->uri);
 	free(origin->code);
 	json_object_put(origin->secrets);

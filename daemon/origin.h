@@ -13,6 +13,7 @@
 
 /* Longer code is not kept with the origin; a transcript rebuilt after a crash says so. */
 #define ORIGIN_CODE_MAX (64u << 10)
+#define ORIGIN_PACKAGE_MAX 4096
 
 struct origin {
 	uint8_t nonce[LINK_NONCE_SIZE];
@@ -22,6 +23,7 @@ struct origin {
 	char *id;            /* NULL if nobody waits for the answer any more */
 	char *progress_token;
 	char *operation; /* NULL for an evaluation */
+	char *package;   /* that the call named; NULL: none */
 	char *uri;       /* of the resource that is read by it; NULL if it is a tool's */
 	char *code;      /* without its secrets; NULL if it was too long */
 	size_t code_length;

@@ -14,6 +14,9 @@
 /* What a shim that comes back has to know is looked for so many times more, a second apart, when the disk says no. */
 #define LOOKUP_TRIES 3
 
+/* Of code that is given to a session's process once more, in bytes: it has to fit into a frame, quoted. */
+#define RECOLLECTED_MAX (UINT64_C(7) << 20)
+
 /* ---- sessions */
 
 static const enum store_status statuses[] = {
@@ -73,6 +76,7 @@ static void deliver_session(struct job *job)
 		.created_at = (uint64_t)job->out[6].number,
 		.has_history = job->out[7].number != 0,
 		.state_file = job->out[8].data,
+		.forgotten_seq = (uint64_t)job->out[9].number,
 	};
 
 	job->done.session(job->context, statuses[job->result], job->result == DATABASE_ROW ? &found : NULL);
@@ -262,8 +266,30 @@ void store_add_evaluation(
 		job_put_number(job, evaluation->restored);
 	else
 		job_put_nothing(job);
+	job_put_text(job, evaluation->given);
+	job_put_number(job, evaluation->forms);
 	job->deliver = deliver_status;
 	job->done.status = done;
+	job->context = context;
+	job->owns_context = true;
+	store_enqueue(store, job);
+}
+
+static void deliver_text(struct job *job)
+{
+	job->done.text(job->context, statuses[job->result], job->result == DATABASE_ROW ? job->out[0].data : NULL);
+}
+
+void store_recollect(struct store *store, const char *session, uint64_t since, store_text_callback done, void *context)
+{
+	struct job *job = job_new(DATABASE_RECOLLECT, false);
+
+	job->tries = LOOKUP_TRIES;
+	job_put_text(job, session);
+	job_put_number(job, since);
+	job_put_number(job, RECOLLECTED_MAX);
+	job->deliver = deliver_text;
+	job->done.text = done;
 	job->context = context;
 	job->owns_context = true;
 	store_enqueue(store, job);

@@ -111,7 +111,7 @@ bool session_reset_goes_on(struct session *session, struct evaluation *evaluatio
 {
 	if (is_operation(evaluation, OPERATION_RELOAD_SYSTEMS)) {
 		store_set_reload(session->server->store, session->id, NULL, NULL, NULL);
-		statefile_remove(session->server, session->id); /* one that it could not be restored from */
+		statefile_forget(session->server, session->id);
 		set_answer(result);
 	}
 	if (!is_operation(evaluation, OPERATION_LOADED_SYSTEMS) || !evaluation->request ||

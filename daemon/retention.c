@@ -77,7 +77,7 @@ static void on_deleted(void *context, enum store_status status)
 	conversation_follow_session(deletion->server, deletion->id, NULL);
 	if (session)
 		session_drop(session);
-	statefile_remove(deletion->server, deletion->id);
+	statefile_forget(deletion->server, deletion->id);
 }
 
 static void delete_unused(struct server *server, const char *id)

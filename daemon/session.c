@@ -334,6 +334,8 @@ static void on_hello(void *context, const struct worker_hello *hello)
 	session->incarnation = hello->incarnation;
 	session->last_seq = hello->last_seq;
 	session->protected_seq = hello->protected_seq;
+	if (hello->last_seq > session->changed_seq)
+		session->changed_seq = hello->last_seq;
 	session->idle_since_ms = clock_ms();
 	session_enter(session, awaits_kept(session) ? SESSION_RUNNING : SESSION_READY);
 	if (hello->running_seq)
@@ -592,6 +594,8 @@ void session_release(struct session *session)
 	free(session->epitaph);
 	free(session->unprotected);
 	free(session->awake);
+	free(session->recollected);
+	free(session->last_words);
 	free(session);
 }
 

@@ -98,10 +98,17 @@ struct session {
 	bool is_hibernating;                /* and until it is, or stays, */
 	void (*hibernated)(void *context, const char *why_not); /* whoever asked for that waits; may be NULL */
 	void *hibernated_context;
-	unsigned restores;      /* tries to restore it */
-	char *awake;            /* why it could not be hibernated, NULL if there is no such reason */
-	uint64_t idle_since_ms; /* on the monotonic clock */
-	uint64_t homeless_pid;  /* a process of it whose socket somebody has removed: see place.h */
+	unsigned restores;        /* tries to restore it */
+	bool is_cut_off;          /* it names the transcript instead; this and the next two: see recollection.h */
+	char *recollected;        /* what was evaluated since its last state was written; NULL until that is known */
+	char *last_words;         /* how its process ended; NULL if that is not known */
+	uint64_t saved_seq;       /* its state was written after this evaluation, or it was tried in vain; 0: never */
+	uint64_t changed_seq;     /* the last one that may have changed something */
+	bool is_saving;           /* its state is being written, and it goes on as if it */
+	uint64_t saving_since_ms; /* had been idle since */
+	char *awake;              /* why it could not be hibernated, NULL if there is no such reason */
+	uint64_t idle_since_ms;   /* on the monotonic clock */
+	uint64_t homeless_pid;    /* a process of it whose socket somebody has removed: see place.h */
 	struct event *forget;
 	uint64_t kept;          /* results that follow the hello and are not here yet */
 	uint64_t stranger;      /* a running evaluation of which we only know the seq */

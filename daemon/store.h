@@ -71,8 +71,9 @@ struct store_found_session {
 	const char *directory;
 	const char *limits;     /* as limit_encode wrote them */
 	const char *reload;     /* NULL unless a reset was broken off */
-	const char *state_file; /* NULL unless it is hibernated */
+	const char *state_file; /* NULL unless it is hibernated, or to be made again, see recollection.h */
 	uint64_t last_seq;
+	uint64_t forgotten_seq; /* evaluations up to this one have no part in what it is */
 	uint64_t created_at;
 	bool has_history;
 };
@@ -120,8 +121,10 @@ struct store_evaluation {
 	size_t code_length;
 	const char *text; /* as answered */
 	size_t text_length;
+	const char *given; /* the package that the call named; NULL: none */
 	const char *package;
-	int outcome; /* enum worker_outcome */
+	uint64_t forms; /* that ended as they should */
+	int outcome;    /* enum worker_outcome */
 	uint64_t started_at;
 	uint64_t elapsed_us;
 	uint64_t restored; /* the evaluation whose state has come back with it or before it; 0: none */
@@ -134,7 +137,14 @@ struct store_evaluation {
 void store_add_evaluation(
 	struct store *store, const struct store_evaluation *evaluation, store_status_callback done, void *context);
 
-/* The same for one that leaves no trace but its number. */
+/*
+ * What the session has evaluated since that evaluation, as lisp/recollection.lisp reads it; NULL if there is no such
+ * session, or it cannot be read. The context was allocated for this call: the store frees it.
+ */
+typedef void (*store_text_callback)(void *context, enum store_status status, const char *text);
+void store_recollect(struct store *store, const char *session, uint64_t since, store_text_callback done, void *context);
+
+/* Keeps of an evaluation nothing but its number. */
 void store_skip_evaluation(struct store *store, const char *session, uint64_t seq, const char *package,
 	store_status_callback done, void *context);
 

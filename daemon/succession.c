@@ -12,6 +12,7 @@
 #include "evaluation.h"
 #include "hibernation.h"
 #include "log.h"
+#include "recollection.h"
 #include "sessionlock.h"
 #include "zygote.h"
 
@@ -55,7 +56,8 @@ static void put_succession(struct text *text, const struct worker_hello *hello)
 	if (hello && hello->is_heir)
 		put_undone(text, hello);
 	else
-		text_puts(text, "What was defined in this session is gone; the session goes on in a new process.");
+		text_puts(text,
+			"The session goes on in a new process, with what can be defined again; the next call tells what that is.");
 }
 
 static void end_interrupted(struct session *session, struct evaluation *evaluation, struct result *result)
@@ -122,21 +124,33 @@ static struct evaluation *take_sent(struct session *session)
 
 /* ---- nobody takes over */
 
+/* Unless that is what ended its process, or it begins anew; of one whose row is not known yet opening.c decides. */
+static void make_again(struct session *session, bool is_reset)
+{
+	if (is_reset || session->is_filed || session->is_undecided || !session->is_stored || session->last_seq == 0)
+		return;
+	replace_text(&session->last_words, session->obituary);
+	recollection_begin(session, session_advance);
+}
+
 static void bury(struct session *session)
 {
 	struct evaluation *sent = take_sent(session);
+	bool is_reset = false;
 
 	event_del(session->patience);
 	session_enter(session, SESSION_EMPTY);
 	replace_text(&session->package, NULL);
 	if (sent && session_reset_survives(session, sent, false)) {
 		replace_text(&session->epitaph, NULL);
+		is_reset = true;
 	} else if (sent) {
 		fail_interrupted(session, sent, sent->seq, NULL);
 		evaluation_free(sent);
 	} else {
 		set_epitaph(session, NULL);
 	}
+	make_again(session, is_reset);
 	replace_text(&session->obituary, NULL);
 	session_note_adopted(session, session->adopting);
 	session_advance(session);

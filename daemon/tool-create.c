@@ -134,6 +134,7 @@ static void on_row_added(struct request *request, const struct inquiry_said *sai
 	}
 	if (clone) {
 		replace_text(&clone->name, given_text(request, "name"));
+		clone->changed_seq = 1; /* what it has stands in no transcript of its own */
 		session_learn(clone);
 	}
 	tools_finish(request, "create-session", said->data);

@@ -101,7 +101,7 @@ void finish_delete_session(struct request *request, struct json_object *data)
 
 	/* Also when the line comes again, because the daemon died before it could. */
 	if (session_id_valid(card_text(data, "id")))
-		statefile_remove(request->conversation->server, card_text(data, "id"));
+		statefile_forget(request->conversation->server, card_text(data, "id"));
 	text_printf(&text, "Deleted %s", card_text(data, "id"));
 	if (*card_text(data, "name"))
 		text_printf(&text, " \"%s\"", card_text(data, "name"));

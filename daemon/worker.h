@@ -85,10 +85,10 @@ struct work {
 /* The two halves of reset-session, in the old process and in the new one. */
 #define OPERATION_LOADED_SYSTEMS "loaded-systems"
 #define OPERATION_RELOAD_SYSTEMS "reload-systems"
-/* And of hibernating: the code is the path of a file; a second line tells the former not to leave out what is too big.
- */
+/* And of hibernating: the code begins with the path of a file, see lisp/state.lisp, restore.lisp, recollection.lisp. */
 #define OPERATION_SAVE_STATE "save-state"
 #define OPERATION_RESTORE_STATE "restore-state"
+#define OPERATION_RECOLLECT_STATE "recollect-state"
 
 /* On sleeping copies, see lisp/checkpoint.h. */
 #define OPERATION_CHECKPOINT "checkpoint-session"

@@ -10,7 +10,8 @@
                        ("loaded-systems" . list-loaded-systems)
                        ("reload-systems" . reload-systems)
                        ("save-state" . save-state)
-                       ("restore-state" . restore-state))
+                       ("restore-state" . restore-state)
+                       ("recollect-state" . recollect-state))
   "The functions that the daemon may call by name. Each takes a text and returns one.")
 
 (defun find-operation (name)

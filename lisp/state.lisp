@@ -423,8 +423,9 @@
       (error "It runs ~R Lisp thread~:P." (length threads)))))
 
 (defun save-state (text)
-  "The operation: the file that the first line of TEXT names becomes, at once, the session's state. If there is a second
-line, WHOLE, a value that is too big is an error; otherwise it is one of those that are not kept."
+  "The operation: the file that the first line of TEXT names becomes, at once, the session's state after the evaluation whose
+number stands in the second. If there is a third line, WHOLE, a value that is too big is an error; otherwise it is one of
+those that are not kept."
   (check-threads)
   (let* ((lines (text-lines text))
          (file (pathname (first lines)))
@@ -432,8 +433,9 @@ line, WHOLE, a value that is too big is an error; otherwise it is one of those t
          (*omitted* '()))
     (with-open-file (*state* new :direction :output :if-exists :supersede :external-format :utf-8)
       (ext:chmod new #o600)
+      (format *state* "; after evaluation ~A~%" (or (second lines) 0)) ; for daemon/statefile.c
       (with-state-syntax (put-state))
-      (when (rest lines)
+      (when (cddr lines)
         (check-omitted))
       (synchronize *state*))
     (rename-file new file :if-exists t)

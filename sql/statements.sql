@@ -9,21 +9,47 @@ INSERT OR IGNORE INTO sessions (id, name, owner, directory, created_at, updated_
     max(?5, unixepoch() + 2208988800), ?6, ?7, ifnull(?8, 'CL-USER'), ?9);
 
 -- find_session:
-SELECT id, name, directory, last_seq, limits, reload, created_at, has_history, state_file FROM sessions
+SELECT id, name, directory, last_seq, limits, reload, created_at, has_history, state_file, forgotten_seq FROM sessions
   WHERE (id = ?1 OR name = ?1) AND owner = ?2;
 
 -- set_limits:
 UPDATE sessions SET limits = ?2 WHERE id = ?1;
 
 -- set_reload:
-UPDATE sessions SET reload = ?2 WHERE id = ?1;
+-- What was evaluated before a reset that is complete is not the session's any more.
+UPDATE sessions SET reload = ?2, forgotten_seq = iif(?2 IS NULL, last_seq, forgotten_seq) WHERE id = ?1;
 
 -- set_state_file:
 UPDATE sessions SET state_file = ?2 WHERE id = ?1;
 
 -- add_evaluation:
-INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation, restored)
-  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10);
+INSERT INTO evaluations (session, seq, code, text, package, outcome, started_at, elapsed_us, operation, restored, given, forms)
+  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12);
+
+-- recollect:
+-- What ?1 has evaluated since its state was written after ?2, as lisp/recollection.lisp reads it; of the code the newest ?3 bytes.
+-- A state that was rolled back since, or comes before a reset, is none: then the number in front is not smaller.
+WITH RECURSIVE session AS (SELECT id, forgotten_seq FROM sessions WHERE id = ?1),
+  rollbacks AS (SELECT seq, restored FROM messages WHERE session = ?1 AND restored IS NOT NULL AND restored < seq),
+  branch (first, last) AS (
+    SELECT ifnull((SELECT max(seq) FROM rollbacks), 0), 9223372036854775807
+    UNION
+    SELECT ifnull((SELECT max(earlier.seq) FROM rollbacks AS earlier WHERE earlier.seq <= rollbacks.restored), 0), restored
+      FROM branch JOIN rollbacks ON seq = first),
+  base AS (SELECT iif(is_there, 0, ?2) AS lost, max(forgotten_seq, iif(is_there, ?2, 0)) AS since, forgotten_seq
+    FROM (SELECT EXISTS (SELECT 1 FROM branch WHERE ?2 BETWEEN first AND last) AS is_there), session),
+  since AS (SELECT seq, outcome, ifnull(forms, 0) AS forms, operation, given, package, code,
+      sum(length(CAST(code AS BLOB))) OVER (ORDER BY seq DESC) AS size
+    FROM evaluations WHERE session = ?1 AND seq > (SELECT since FROM base)
+      AND EXISTS (SELECT 1 FROM branch WHERE seq BETWEEN first AND last)),
+  escaped AS (SELECT seq, outcome, forms, replace(replace(operation, char(92), char(92, 92)), char(34), char(92, 34)) AS operation,
+      replace(replace(given, char(92), char(92, 92)), char(34), char(92, 34)) AS given,
+      replace(replace(package, char(92), char(92, 92)), char(34), char(92, 34)) AS package,
+      replace(replace(iif(size <= ?3, code, NULL), char(92), char(92, 92)), char(34), char(92, 34)) AS code FROM since),
+  records AS (SELECT '(' || seq || ' ' || outcome || ' ' || forms || ' ' || ifnull(char(34) || operation || char(34), '()') || ' ' ||
+      ifnull(char(34) || given || char(34), '()') || ' ' || ifnull(char(34) || package || char(34), '()') || ' ' ||
+      ifnull(char(34) || code || char(34), '()') || ')' AS record FROM escaped ORDER BY seq)
+SELECT max(forgotten_seq, lost) || char(10) || ifnull((SELECT group_concat(record, char(10)) FROM records), '') FROM base;
 
 -- skip_evaluation:
 -- ?3 is the package afterwards, NULL if it counts as no use of the session.

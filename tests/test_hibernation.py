@@ -15,8 +15,8 @@ RESTORED = "SESSION-RESTORED: The session was hibernated. It goes on in a new pr
 
 
 def states(runtime):
-    """The state files that there are."""
-    return sorted(path.name for path in (runtime.directory / "state" / "cl-mcpd" / "states").glob("*"))
+    """The files that hibernated sessions are in; beside them are what others were when they rested last."""
+    return sorted(path.name for path in (runtime.directory / "state" / "cl-mcpd" / "states").glob("*") if path.suffix != ".saved")
 
 
 def state_of(client, session):
@@ -165,7 +165,7 @@ def test_while_memory_is_short_the_session_used_longest_ago_goes_first(own_runti
         assert (directory / f"{two}.lisp").stat().st_mtime < (directory / f"{one}.lisp").stat().st_mtime
 
 
-@pytest.mark.parametrize("option", ["--hibernate-after", "--keep-free"])
+@pytest.mark.parametrize("option", ["--hibernate-after", "--keep-free", "--save-after"])
 def test_an_option_that_is_no_number_is_refused(own_runtime, option):
     result = own_runtime.run("cl-mcpd", option, "soon")
     assert result.returncode == 2 and f"{option} needs a number" in result.stderr.decode()

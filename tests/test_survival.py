@@ -120,14 +120,14 @@ def test_a_protected_call_says_when_it_could_not_be_protected(own_runtime):
     assert client.evaluate("(+ 1 2)").text == "=> 3"
 
 
-def test_a_session_without_a_copy_begins_anew_and_says_so(own_runtime):
+def test_a_session_without_a_copy_is_made_again_from_its_transcript_and_says_so(own_runtime):
     client = own_runtime.client().open()
-    client.evaluate("(defvar *n* 1)")
+    client.evaluate("(defvar *n* 1) (setf *n* 2)")
     kill_for_good(session_pid(client))
     wait_until(lambda: client.result("cl-mcpd/status")["sessions"][0]["state"] == "empty", "its process is known to be dead")
-    assert client.evaluate("(boundp '*n*)").text == (
-        "[warnings]\nSESSION-RESTARTED: The Lisp process was ended by signal 9 (Killed). What was defined in this session is "
-        "gone; the session goes on in a new process.\n\n=> NIL")
+    assert client.evaluate("*n*").text == (
+        "[warnings]\nSESSION-RESTORED: The Lisp process was ended by signal 9 (Killed). It goes on in a new process, with the "
+        "definitions of its transcript. Nothing else was evaluated again. Not kept: evaluation 1: (setf *n* 2)\n\n=> 1")
 
 
 def test_what_waits_behind_a_killed_evaluation_runs_in_its_order(own_runtime):

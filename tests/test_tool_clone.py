@@ -112,7 +112,7 @@ def test_a_session_without_a_process_is_not_cloned_and_says_what_to_do(lisp):
     kill_for_good(pid)
     wait_until(lambda: info(lisp, original)["state"] == "empty", "its process is gone")
     assert failure(lisp.tool("create-session", **{"from": "Asleep"})) == "SESSION-NOT-CLONED"
-    lisp.evaluate("(defvar *x* 2)", session=original)
+    lisp.evaluate("(defparameter *x* 2)", session=original)
     assert lisp.evaluate("*x*", session=made(lisp, **{"from": "Asleep"})).text == "=> 2"
 
 
