@@ -1,59 +1,80 @@
-;;;; closures.lisp - which of the user's global functions are closures that can be made again, and together with which.
+;;;; closures.lisp - interpreted closures as text, and back.
 ;;;;
-;;;; An interpreted closure has its variables in conses (NAME . VALUE), which closures that came from one place share. So those
-;;;; that share any are defined together, inside of one LET; the values are set behind, as all others are.
+;;;; Such a closure has a list of what it closes over: conses (NAME . VALUE), which closures that came from one place share,
+;;;; functions of FLET and LABELS, and what can only be used by the compiler: macros, and the names of blocks and tags. It is
+;;;; made again inside of a LET that has the same variables; then the conses that it shares take the place of those that
+;;;; this has made.
 
 (in-package :cl-mcp-runtime)
 
 (eval-when (:compile-toplevel)
   (proclaim '(optimize (safety 2))))
 
-(defstruct (closure (:constructor make-closure (name expression cells)))
-  name
-  expression
-  cells)
-
 (defun cell-p (entry)
-  "True if ENTRY, of a closure's environment, is a variable: there may be functions, macros and blocks."
+  "True if ENTRY, of a closure's environment, is a variable."
   (and (consp entry)
        (symbolp (car entry))
        (not (member (car entry) '(nil si:macro si:symbol-macro)))
        (not (si:specialp (car entry)))))
 
-(defun variables-alone-p (captured)
-  (and (consp captured)
-       (every #'cell-p captured)))
+(defun local-function-p (entry)
+  (and (functionp entry)
+       (symbolp (function-name entry))
+       (function-name entry)))
 
-(defun shared-p (closure others)
-  (some (lambda (other) (intersection (closure-cells closure) (closure-cells other) :test #'eq)) others))
+(defun kept-entries (captured)
+  (remove-if-not (lambda (entry) (or (cell-p entry) (local-function-p entry))) captured))
 
-(defun closure-groups (closures)
-  "Lists of those of CLOSURES that share variables."
-  (let ((groups '()))
-    (dolist (closure closures groups)
-      (let ((akin (remove-if-not (lambda (group) (shared-p closure group)) groups)))
-        (setf groups (cons (apply #'append (list closure) akin)
-                           (set-difference groups akin :test #'eq)))))))
+(defun local-macro-name (entry)
+  (and (consp entry)
+       (member (car entry) '(si:macro si:symbol-macro))
+       (consp (cdr entry))
+       (cddr entry)))
 
-(defun group-cells (group)
-  (remove-duplicates (mapcan (lambda (closure) (copy-list (closure-cells closure))) group) :test #'eq))
+(defun closes-over-text-p (entry expression)
+  "True if EXPRESSION needs ENTRY, which is none of those that are kept."
+  (cond ((local-macro-name entry) (names-mentioned (list (local-macro-name entry)) expression))
+        ((and (consp entry) (not (symbolp (car entry)))) (names-mentioned '(return-from return go) expression))
+        (t (not (consp entry)))))
 
-(defun one-let-p (group)
-  "True if no two variables of GROUP have one name."
-  (let ((names (mapcar #'car (group-cells group))))
-    (= (length names) (length (remove-duplicates names)))))
+(defun closure-kept-p (expression captured)
+  "True if a function of this EXPRESSION that closes over CAPTURED can be made again, but perhaps for values."
+  (and expression
+       (consp captured)
+       (let ((kept (kept-entries captured)))
+         (notany (lambda (entry) (and (not (member entry kept :test #'eq)) (closes-over-text-p entry expression))) captured))
+       (printable-p expression)))
 
-(defun group-form (group)
-  "What defines the functions of GROUP, but for the values of their variables."
-  (list (mapcar #'car (group-cells group))
-        (mapcar (lambda (closure) (list (closure-name closure) (closure-expression closure))) group)))
+(defun entry-name (entry)
+  "As it is written: a list for a function."
+  (if (consp entry) (car entry) (list (function-name entry))))
 
-(defun define-group (variables functions)
-  (eval `(let ,variables
-           ,@(loop for (name expression) in functions
-                   collect `(si:fset ',name (function ,expression))))))
+(defun encode-closure (function expression captured)
+  (let ((entries (kept-entries captured)))
+    (call-encoding function :closure 2
+                   (lambda (encoding)
+                     (setf (svref encoding 1) (code-text (list (mapcar #'entry-name entries) expression))
+                           (svref encoding 2) (mapcar #'encode entries))))))
 
-(defun function-cell (name variable)
-  "Where the closure NAME has its VARIABLE."
-  (or (assoc variable (remove-if-not #'consp (nth-value 1 (function-lambda-expression (fdefinition name)))))
-      (error "~A has no variable ~A." name variable)))
+(defun enclosed (name form)
+  "FORM, with a meaning for NAME."
+  (if (consp name)
+      `(flet ((,(first name) (&rest arguments) arguments)) ,form)
+      `(let ((,name nil)) ,form)))
+
+(defun make-closure (names expression)
+  "A function that closes over what has these NAMES, the innermost first; and the list of that."
+  (let* ((form (reduce (lambda (form name) (enclosed name form)) names :initial-value `(function ,expression)))
+         (function (eval form))
+         (environment (nth-value 1 (function-lambda-expression function))))
+    (unless (= (length names) (if (listp environment) (length environment) 0))
+      (error "A closure cannot be made of its text."))
+    (values function environment)))
+
+(defun decode-closure (encoding text entries)
+  (multiple-value-bind (function environment) (apply #'make-closure (read-code text))
+    (noting-object encoding function)
+    (loop for tail on environment
+          for entry in entries
+          do (setf (car tail) (or (decode entry) (error "A function that a closure calls is gone."))))
+    function))

@@ -37,6 +37,9 @@
 (defvar *flaws* '()
   "What could not be kept of the value that is being encoded.")
 
+(defvar *closures* '()
+  "The user's global functions that are closures: names and functions. They are values, like others.")
+
 (defvar *decoded* (make-object-table)
   "The objects that were made of encodings.")
 
@@ -210,13 +213,14 @@
          name)))
 
 (defun encode-function (function)
-  (let ((name (global-name function)))
-    (if name
-        (noting-encoding function (vector :function (encode name)))
-        (multiple-value-bind (expression captured) (function-lambda-expression function)
-          (if (and expression (not captured) (printable-p expression))
-              (noting-encoding function (vector :lambda (code-text expression)))
-              (flaw function))))))
+  "By its name if it has one, unless it is a closure: these share what they close over."
+  (multiple-value-bind (expression captured) (function-lambda-expression function)
+    (let ((name (and (not (rassoc function *closures* :test #'eq)) (global-name function))))
+      (cond (name (noting-encoding function (vector :function (encode name))))
+            ((closure-kept-p expression captured) (encode-closure function expression captured))
+            ((and expression (not captured) (printable-p expression))
+             (noting-encoding function (vector :lambda (code-text expression))))
+            (t (flaw function))))))
 
 (defun encode-composite (object)
   (when (> *level* +levels+)
@@ -226,6 +230,7 @@
     (array (encode-array object))
     (hash-table (encode-hash-table object))
     (function (encode-function object))
+    (readtable (encode-readtable object))
     (package (if (package-name object) (vector :package (package-name object)) (flaw object)))
     (class (let ((name (class-name object)))
              (if (and name (eq (find-class name nil) object))
@@ -355,6 +360,9 @@ failed. Then what was encoded may have been left half-way, and nothing is shared
       (:hash-table (apply #'decode-hash-table encoding parts))
       (:instance (apply #'decode-instance encoding parts))
       (:function (noting-object encoding (fdefinition (decode (first parts)))))
+      (:closure (apply #'decode-closure encoding parts))
+      (:readtable (apply #'decode-readtable encoding parts))
+      (:reader (standard-reader (first parts)))
       (:lambda (noting-object encoding (eval `(function ,(read-code (first parts))))))
       (:package (or (find-package (first parts)) (error "There is no package with the name ~A." (first parts))))
       (:class (find-class (decode (first parts))))

@@ -71,9 +71,6 @@
 (define-restorer :function (name macro expression)
   (si:fset name (eval `(function ,expression)) macro))
 
-(define-restorer :closures (variables functions)
-  (define-group variables functions))
-
 (define-restorer :alias (name original)
   (setf (fdefinition name) (fdefinition original)))
 
@@ -89,6 +86,12 @@
 
 ;;; Values
 
+(defun set-prompt (variable value)
+  "What it is for the user, once this operation is over."
+  (let ((global (assoc variable *globals*)))
+    (when (and global (funcall (second global) value))
+      (push (cons variable value) *later-globals*))))
+
 (defun restore-place (place value)
   (destructuring-bind (kind name &optional slot) place
     (ecase kind
@@ -96,7 +99,8 @@
       (:constant (unless (and (boundp name) (equalp (symbol-value name) value))
                    (si:*make-constant name value)))
       (:properties (setf (symbol-plist name) value))
-      (:cell (setf (cdr (function-cell name slot)) value))
+      (:closure (si:fset name value))
+      (:prompt (set-prompt name value))
       (:slot (setf (slot-value (clos:class-prototype (find-class name)) slot) value)))))
 
 (defun place-text (place)
@@ -113,9 +117,7 @@
 ;;; The prompt
 
 (define-restorer :global (variable value)
-  (let ((global (assoc variable *globals*)))
-    (when (and global (funcall (second global) value))
-      (push (cons variable value) *later-globals*))))
+  (set-prompt variable value))
 
 (define-restorer :directory (directory defaults)
   (ext:chdir directory)
@@ -203,7 +205,7 @@
 (defun restore-all (stream)
   (multiple-value-bind (failed places) (restore-records stream)
     (let ((wrong (restore-values places)))
-      (when failed
+      (when (or failed wrong) ; what is a closure needs macros, which may need values
         (setf failed (retry-all failed)
               wrong (restore-values places)))
       (loop for (name nil why) in failed

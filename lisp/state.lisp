@@ -26,9 +26,6 @@
                   (prin1-to-string (list :lost (safe-message condition)))))
               *state*))
 
-(defvar *closures* '()
-  "Those that were met.")
-
 (defun lose (name why)
   "It is not kept."
   (put-record name :lost why))
@@ -128,8 +125,8 @@
         (text (name-text name)))
     (multiple-value-bind (expression captured own-name) (function-lambda-expression function)
       (cond ((part-of-structure-p name captured predicates))
-            ((and (not macro) expression (variables-alone-p captured) (printable-p expression))
-             (push (make-closure name expression captured) *closures*))
+            ((and (not macro) (closure-kept-p expression captured))
+             (push (cons name function) *closures*))
             (captured (lose text (captured-text captured)))
             ((current-p source expression) (put-source text source))
             ((and expression (printable-p expression)) (put-record text :function name macro expression))
@@ -141,17 +138,6 @@
 
 (defun interned-p (name)
   (and (symbol-package (if (consp name) (second name) name)) t))
-
-(defun put-closures ()
-  "Answers those that can be made again, in groups."
-  (loop for group in (closure-groups *closures*)
-        for names = (mapcar (lambda (closure) (name-text (closure-name closure))) group)
-        if (one-let-p group)
-          collect group
-          and do (apply #'put-record (format nil "~{~A~^, ~}" (sort names #'string<)) :closures (group-form group))
-        else
-          do (dolist (name names)
-               (lose name "a closure that shares variables of the same name with others"))))
 
 (defun own-function-names (symbols)
   "Those of the user's symbols, and those that the user has given to functions of others."
@@ -337,14 +323,16 @@
         when (symbol-plist symbol)
           append (encoded-place (list :properties symbol) name (symbol-plist symbol))))
 
-(defun closure-places (groups)
-  "The variables of closures."
-  (loop for group in groups
-        append (loop for cell in (group-cells group)
-                     for name = (closure-name (find-if (lambda (closure) (member cell (closure-cells closure) :test #'eq)) group))
-                     append (encoded-place (list :cell name (car cell))
-                                           (format nil "~A of ~A" (symbol-text (car cell)) (name-text name))
-                                           (cdr cell)))))
+(defun closure-places ()
+  "The functions that are closures."
+  (loop for (name . function) in *closures*
+        append (encoded-place (list :closure name) (name-text name) function)))
+
+(defun readtable-places ()
+  "The current one, unless it is as every session's."
+  (let ((readtable (cdr (assoc '*readtable* *outer-globals*))))
+    (when (readtable-changed-p readtable)
+      (encoded-place (list :prompt '*readtable*) "*READTABLE*" readtable))))
 
 (defun class-slot-places (symbols)
   "The slots that classes have themselves."
@@ -360,13 +348,13 @@
                                                (format nil "~A of ~A" (symbol-text name) (symbol-text symbol))
                                                (slot-value prototype name)))))
 
-(defun put-values (symbols closures)
+(defun put-values (symbols)
   "All in one record, because values share what is in them."
   (let ((*encoded* (make-object-table))
         (*labels* (make-object-table))
         (*labels-given* 0)
         (*room* +room+))
-    (let ((places (append (variable-places symbols) (class-slot-places symbols) (closure-places closures)))) ; which may write what is lost
+    (let ((places (append (variable-places symbols) (class-slot-places symbols) (closure-places) (readtable-places)))) ; which may write what is lost
       (format *state* "~S~%(~S" "values" :values)
       (dolist (place places)
         (terpri *state*)
@@ -380,7 +368,8 @@
 (defun put-prompt ()
   "What reading and printing depend on; only what is not as usual."
   (loop for (variable . value) in *outer-globals*
-        unless (eql value (cdr (assoc variable *baseline-globals*)))
+        unless (or (eql value (cdr (assoc variable *baseline-globals*)))
+                   (eq variable '*readtable*))
           do (if (typep value '(or symbol integer))
                  (put-record (symbol-text variable) :global variable value)
                  (lose (symbol-text variable) "a value that is not a symbol or an integer")))
@@ -394,8 +383,7 @@
          (symbols (user-symbols packages))
          (names (own-function-names symbols))
          (predicates (structure-predicates))
-         (*closures* '())
-         (groups '()))
+         (*closures* '()))
     (put-record "version" :version +state-version+)
     (put-systems)
     (put-packages packages)
@@ -404,11 +392,10 @@
     (put-noted)
     (put-functions names t predicates)
     (put-functions names nil predicates)
-    (setf groups (put-closures))
     (put-classes-without-source symbols)
     (put-generic-functions names)
     (put-methods names symbols packages)
-    (put-values symbols groups)
+    (put-values symbols)
     (put-prompt)
     (lose-checkpoints)
     (put-record "end" :end)))

@@ -117,6 +117,37 @@ KEPT = {
     "what closures share": ("(let ((n 0)) (defun next () (incf n)) (defun (setf cur) (v) (setf n v))"
                             " (let ((m 7)) (defun both () (list n m)))) (next)", "(list (both) (setf (cur) 4) (next) (both))",
                             "((1 7) 4 5 (5 7))"),
+    "closures over two variables of one name": ("(let ((n 0)) (defun f () (incf n)) (let ((m n)) (defun g () (list m (incf n))))"
+                                                " (let ((m 5)) (defun h () (list n m)) (let ((n 9)) (defun i () (list n m)))))",
+                                                "(list (f) (g) (h) (i))", "(1 (0 2) (2 5) (9 5))"),
+    "closures over functions": ("(flet ((h (x) (* 2 x))) (defun f () (h 3))) (labels ((down (x) (if (= x 0) :end (down (1- x)))))"
+                                " (defun g () (down 3)))", "(list (f) (g))", "(6 :END)"),
+    "closures as values": ("(defvar *x* (let ((n 0)) (lambda () (incf n)))) (funcall *x*)", "(list (funcall *x*) (funcall *x*))", "(2 3)"),
+    "what closures as values share": ("(let ((n 0)) (defun next () (incf n)) (defvar *x* (list (lambda () n) (lambda (v) (setf n v)) #'next)))"
+                                      "(defvar *t* (make-hash-table)) (setf (gethash 1 *t*) (first *x*)) (next)",
+                                      "(list (funcall (second *x*) 7) (funcall (gethash 1 *t*)) (next) (eq #'next (third *x*))"
+                                      " (funcall (first *x*)) (eq (gethash 1 *t*) (first *x*)))", "(7 7 8 T 8 T)"),
+    "closures in instances": ("(defclass c () ((f :initarg :f :accessor f))) (defvar *c* (let ((n 5)) (make-instance 'c :f (lambda () (incf n)))))",
+                              "(list (funcall (f *c*)) (funcall (f *c*)))", "(6 7)"),
+    "closures that hold themselves": ("(defvar *x* (let ((self nil)) (setf self (lambda (n) (if (= n 0) self (funcall self (1- n)))))))",
+                                      "(eq *x* (funcall *x* 3))", "T"),
+    "closures from loops": ("(defvar *x* (loop for i from 1 to 3 collect (let ((j (* i 10))) (lambda () (incf j)))))",
+                            "(mapcar #'funcall *x*)", "(11 21 31)"),
+    "closures in closures": ("(defun adder (n) (lambda (x) (+ x n))) (defvar *x* (let ((f (adder 3))) (lambda (x) (* 2 (funcall f x)))))",
+                             "(funcall *x* 4)", "14"),
+    "closures whose variables have no package": ("(defmacro counter () (let ((n (gensym))) `(let ((,n 0)) (lambda () (incf ,n)))))"
+                                                 "(defvar *x* (counter)) (funcall *x*)", "(funcall *x*)", "2"),
+    "macros that closures need, and values that these need": ("(defparameter *k* 7) (defmacro m () *k*) (let ((n 1)) (defun f () (list n (m))))",
+                                                              "(f)", "(1 7)"),
+    "other readtables": ("(setf *readtable* (copy-readtable)) (setf (readtable-case *readtable*) :preserve)", "(SYMBOL-NAME 'abc)", '"abc"'),
+    "macro characters": ("(set-macro-character #\\] (get-macro-character #\\))) (let ((n 0)) (set-macro-character #\\[ (lambda (s c)"
+                         " (declare (ignore c)) (list* 'list (incf n) (read-delimited-list #\\] s t)))))", "[2 3]", "(1 2 3)"),
+    "characters that dispatch": ("(make-dispatch-macro-character #\\!) (set-dispatch-macro-character #\\! #\\? (lambda (s c n)"
+                                 " (declare (ignore c)) (list 'list n (read s)))) (set-dispatch-macro-character #\\# #\\?"
+                                 " (get-dispatch-macro-character #\\# #\\c))", "(list !3?4 #?(1 2))", "((3 4) #C(1 2))"),
+    "readtables as values": ("(defvar *r* (copy-readtable)) (set-macro-character #\\$ (lambda (s c) (declare (ignore s c)) :money) t *r*)",
+                             "(let ((*readtable* *r*)) (list (read-from-string \"$\") (nth-value 1 (get-macro-character #\\$))))",
+                             "(:MONEY T)"),
     "what closures share with variables": ("(defvar *t* (make-hash-table)) (let ((table *t*)) (defun put (k) (setf (gethash k table) t)))",
                                            "(list (put 1) (gethash 1 *t*))", "(T T)"),
     "closures of macros that come later": ("(defmacro twice (x) `(* 2 ,x)) (let ((k 3)) (defun f () (twice k)))", "(f)", "6"),
@@ -133,12 +164,12 @@ KEPT = {
 LOST = {
     "streams": ("(defvar *x* (make-string-output-stream))", "*X*: a stream"),
     "streams in something": ("(defvar *x* (list 1 (make-string-output-stream)))", "*X*: a stream in it is gone"),
-    "closures over more than variables": ("(flet ((h (x) (* 2 x))) (defun f () (h 3)))", "F: a closure"),
     "closures over a block": ("(block b (let ((z 1)) (defun f () (return-from b z))))", "F: a closure over Z"),
-    "closures over two variables of one name": ("(let ((n 0)) (defun f () (incf n)) (let ((m n)) (defun g () (list m (incf n))))"
-                                                " (let ((m 5)) (defun h () (list n m))))", "F: a closure that shares variables of the same name with others"),
-    "streams in closures": ("(let ((s (make-string-output-stream))) (defun f () s))", "S of F: a stream"),
-    "closures as values": ("(defvar *x* (let ((n 0)) (lambda () (incf n))))", "*X*: a function without source"),
+    "closures over a macro": ("(macrolet ((m () 3)) (let ((y 2)) (defun f () (list (m) y))))", "F: a closure over Y"),
+    "streams in closures": ("(let ((s (make-string-output-stream))) (defun f () s))", "F: a stream in it is gone"),
+    "streams in closures that are values": ("(defvar *x* (let ((s (make-string-output-stream)) (n 1)) (lambda () (list s n))))",
+                                            "*X*: a stream in it is gone"),
+    "closures that are gone in others": ("(defvar *x* (block b (flet ((h () (return-from b 1))) (lambda () (h)))))", "*X*: a function without source"),
     "methods that are closures": ("(let ((n 0)) (defmethod m ((x integer)) (incf n)))", "(METHOD M (INTEGER)): a closure over N"),
     "native functions": ("(setf (fdefinition 'f) (compile nil '(lambda (x) x)))", "F: native code without source"),
     "what is nested too deeply": ("(defvar *x* (let ((x nil)) (dotimes (i 100000) (setf x (list x))) x)) (defvar *y* '((1)))",
@@ -159,7 +190,8 @@ LOST = {
     "objects in code": ("(eval `(defun f () ,(make-hash-table)))", "F: its source holds an object that has no readable form"),
     "macros that fail now": ("(defvar *s* (make-string-output-stream)) (defmacro m () (princ 1 *s*)) (defun f () (m))",
                              "F: The variable "),
-    "readtables": ("(setf *readtable* (copy-readtable))", "*READTABLE*: "),
+    "readers without a source": ("(set-macro-character #\\$ (compile nil '(lambda (s c) (list s c))))",
+                                 "*READTABLE*: a function without source in it is gone"),
 }
 
 
