@@ -63,8 +63,8 @@ enum worker_request {
 /* Worker to daemon. HELLO comes first, then RESULT for each one kept. */
 enum worker_report {
 	/* VERSION, SESSION, PID, INCARNATION, SEQ of the last one begun; RUNNING and ORIGIN if it still runs; PROTECTED
-	 * if it has a copy; the last MEMO. From a copy that took over: RESTORED, UNDONE, INTERRUPTED, until it has
-	 * finished another evaluation. */
+	 * if it has a copy; the last MEMO. From a copy that took over: RESTORED, UNDONE_FROM, UNDONE, INTERRUPTED,
+	 * ROLLED_BACK, until it has finished another evaluation. */
 	WORKER_HELLO = 'h',
 	WORKER_RESULT = 'r',   /* SEQ, ORIGIN, OUTCOME, ELAPSED, FORMS, PACKAGE, the texts */
 	WORKER_PROGRESS = 'p', /* SEQ, ELAPSED, LINES, perhaps LAST_LINE */

@@ -118,6 +118,8 @@ static void an_earlier_state_is_still_on_the_way_to_one_that_was_rolled_back_to(
 	assert_int_equal(shelf_find_depth(&shelf, 1), first);
 	assert_int_equal(shelf_find_depth(&shelf, 3), SHELF_NONE);
 	assert_int_equal(shelf_count_named(&shelf), 2);
+	end(second);
+	assert_int_equal(shelf_heir(&shelf), first); /* and not the later one, which lies aside */
 }
 
 static void going_forward_leaves_all_other_branches(void **state)
