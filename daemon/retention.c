@@ -11,18 +11,24 @@
 #include "subscription.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define DAY 86400
 /* How many are looked at in one pass, and how many deleted: the store has other things to do. */
 #define LOOKED_AT 1000
 #define DELETED 20
+/* A clock that goes wrong by so many seconds was set; for so long nobody knows whether it is right now. */
+#define SET_SECONDS 3600
+#define DOUBT_SECONDS DAY
 
 static const struct timeval soon = {1, 0}, later = {3600, 0};
 
 static struct {
 	double days;
 	struct event *timer;
+	int64_t offset;         /* of the clock, from the one that counts since the machine has started */
+	int64_t doubtful_until; /* on the latter */
 } retention;
 
 const char *retention_configure(const char *days)
@@ -33,6 +39,29 @@ const char *retention_configure(const char *days)
 	if (end == days || *end || !(retention.days >= 0 && retention.days <= 1e6))
 		return "it must be a number of days, 0 for ever";
 	return NULL;
+}
+
+/* Also while the machine was suspended. */
+static int64_t seconds_since_boot(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return now.tv_sec;
+}
+
+/* By one that was set forth by years everything would be old. */
+static bool is_clock_trusted(void)
+{
+	int64_t elapsed = seconds_since_boot(), offset = time(NULL) - elapsed, set = offset - retention.offset;
+
+	if (set > SET_SECONDS || set < -SET_SECONDS) {
+		log_warning("the clock was set by %.1f hours: for a day nothing is deleted for its age",
+			(double)set / 3600);
+		retention.offset = offset;
+		retention.doubtful_until = elapsed + DOUBT_SECONDS;
+	}
+	return elapsed >= retention.doubtful_until;
 }
 
 static uint64_t unused_since(void)
@@ -96,6 +125,10 @@ static void on_found(void *context, const char *ids)
 	char id[WORKLINK_SESSION_ID_LENGTH + 1] = "";
 	int deleted = 0;
 
+	if (!is_clock_trusted()) { /* it may have been set since the store was asked */
+		event_add(retention.timer, &later);
+		return;
+	}
 	if (are_some_unknown(server)) {
 		event_add(retention.timer, &soon);
 		return;
@@ -125,6 +158,7 @@ void retention_start(struct server *server)
 {
 	if (retention.days == 0)
 		return;
+	retention.offset = time(NULL) - seconds_since_boot();
 	retention.timer = must(evtimer_new(server->base, on_timer, server));
 	event_add(retention.timer, &soon);
 }

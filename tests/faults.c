@@ -39,8 +39,22 @@ struct plan {
 };
 
 static struct plan *plan;
-static time_t clock_offset; /* $CLOCK_OFFSET: how wrong its clock is, in seconds */
+/* How wrong its clock is, in seconds: $CLOCK_OFFSET, or what the file of that name holds just then. */
+static int64_t fixed_offset;
+static volatile const int64_t *clock_offset = &fixed_offset;
 static bool watched[FILES_MAX];
+
+/* A file that the test has made. */
+static void *share(const char *path, size_t size)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	close(fd);
+	if (memory == MAP_FAILED)
+		abort();
+	return memory;
+}
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -49,14 +63,11 @@ __attribute__((constructor)) static void begin(void)
 	if (strcmp(program_invocation_short_name, "cl-mcpd") != 0)
 		return;
 	unsetenv("LD_PRELOAD");
-	clock_offset = offset ? strtol(offset, NULL, 10) : 0;
-	if (!path)
-		return;
-	int fd = open(path, O_RDWR | O_CLOEXEC);
-	void *memory = mmap(NULL, sizeof(struct plan), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (memory != MAP_FAILED)
-		plan = memory;
+	fixed_offset = offset ? strtol(offset, NULL, 10) : 0;
+	if (offset && *offset == '/')
+		clock_offset = share(offset, sizeof(*clock_offset));
+	if (path)
+		plan = share(path, sizeof(*plan));
 }
 
 static bool only_reads(const char *what)
@@ -162,7 +173,7 @@ int unlink(const char *path)
 
 time_t time(time_t *now)
 {
-	time_t result = REAL(time)(NULL) + clock_offset;
+	time_t result = REAL(time)(NULL) + *clock_offset;
 
 	if (now)
 		*now = result;
@@ -173,6 +184,6 @@ int gettimeofday(struct timeval *now, void *zone)
 {
 	int result = REAL(gettimeofday)(now, zone);
 
-	now->tv_sec += clock_offset;
+	now->tv_sec += *clock_offset;
 	return result;
 }

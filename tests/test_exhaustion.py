@@ -6,11 +6,12 @@ import pathlib
 import resource
 import signal
 import socket
+import struct
 import time
 
 import pytest
 
-from harness import alive, open_files, wait_until
+from harness import FAULTS, PATIENCE, alive, open_files, wait_until
 from test_tool_sessions import failure, info, made
 
 
@@ -117,6 +118,66 @@ def test_all_may_be_stopped_for_seconds_and_nothing_is_lost(served):
     assert served.served.evaluation(request).text == "=> 41"
     assert goes_on(served)
     assert all(alive(pid) for pid in everybody)
+
+
+class Clock:
+    """That of every daemon of a runtime, see tests/faults.c."""
+
+    def __init__(self, runtime):
+        path = runtime.directory / "clock"
+        path.write_bytes(bytes(8))
+        self.file = open(path, "r+b", buffering=0)
+        runtime.use_faults(CLOCK_OFFSET=str(path))
+
+    def set_forth(self, days):
+        self.file.seek(0)
+        self.file.write(struct.pack("q", days * 86400))
+
+
+def test_a_clock_that_is_set_forth_and_back_neither_ends_nor_prolongs_anything(own_runtime):
+    if not FAULTS.is_file():
+        pytest.skip(f"{FAULTS} is not there: make unit-tests builds it")
+    clock = Clock(own_runtime)
+    with own_runtime.daemon("--hibernate-after", "3600"):
+        client = own_runtime.client().open()
+        session = client.evaluate("(defvar *n* 0)", timeout=60).structured["session"]
+        worker = own_runtime.status()["sessions"][0]["pid"]
+        for days in (4000, -4000):
+            stopped = client.start_evaluation("(loop)", timeout=1)
+            kept = client.start_evaluation("(progn (sleep 0.2) (incf *n*))", timeout=60)
+            clock.set_forth(days)
+            answer = client.evaluation(stopped)
+            assert failure(answer) == "TIMEOUT" and 900 < answer.structured["elapsedMs"] < PATIENCE * 1000
+            assert not client.evaluation(kept).is_error
+        assert client.evaluate("*n*").text == "=> 2"
+        assert own_runtime.status()["sessions"][0]["pid"] == worker
+        wait_until(lambda: info(client, session)["messages"] == 12, "all is stored")
+        numbers = [message["number"] for message in client.tool("session-history", limit=100).structured["messages"]]
+        assert numbers == list(range(1, 13))
+        assert client.tool("list-sessions").structured["sessions"][0]["id"] == session
+        client.finish()
+
+
+def test_a_clock_that_is_set_forth_by_years_does_not_make_sessions_too_old(own_runtime):
+    if not FAULTS.is_file():
+        pytest.skip(f"{FAULTS} is not there: make unit-tests builds it")
+    clock = Clock(own_runtime)
+    with own_runtime.client().open() as client:
+        made(client, name="Young")
+    own_runtime.end_daemon(signal.SIGTERM)
+
+    def is_noticed():
+        """By a daemon that looked for old ones after the clock was set; it looks when it is a second old."""
+        clock.set_forth(0)
+        with own_runtime.daemon("--retain-days", "30") as daemon, own_runtime.client().open() as client:
+            clock.set_forth(4000)
+            began = time.monotonic()
+            wait_until(lambda: time.monotonic() - began > 1.5, "it has looked")
+            assert [card["name"] for card in client.tool("list-sessions").structured["sessions"]] == ["Young"]
+            client.finish()
+        return f"cl-mcpd[{daemon.pid}]: the clock was set by 96000.0 hours" in own_runtime.log_tail()
+
+    wait_until(is_noticed, "the clock is doubted")
 
 
 def test_each_session_is_one_of_the_kernel_s_so_that_it_shares_out_the_processors_among_them(served):
