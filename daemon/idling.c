@@ -15,6 +15,10 @@
 /* However short memory is, a session is let alone for so long after it was used: its client may be about to go on. */
 #define LEAST_IDLE_MS 2000
 
+/* Of all that runs, without anything that got on meanwhile; in percent. */
+#define PRESSURE_LABEL "full avg10="
+#define PRESSURE_MAX 10
+
 static const struct timeval look_time = {1, 0};
 
 struct idling {
@@ -37,6 +41,29 @@ static uint64_t available_memory(void)
 	if (file)
 		fclose(file);
 	return kilobytes / 1024;
+}
+
+/*
+ * In so many hundredths of the last ten seconds nobody got on for want of memory: what is available may be a lot then,
+ * but is what others are just about to need, or more than our control group may have.
+ */
+static double memory_pressure(void)
+{
+	double percentage = 0;
+	char line[128];
+	FILE *file = fopen("/proc/pressure/memory", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (strncmp(line, PRESSURE_LABEL, sizeof(PRESSURE_LABEL) - 1) == 0)
+			percentage = strtod(line + sizeof(PRESSURE_LABEL) - 1, NULL);
+	if (file)
+		fclose(file);
+	return percentage;
+}
+
+static bool is_memory_short(const struct idling_limits *limits)
+{
+	return limits->keep_free > 0 && (available_memory() < limits->keep_free || memory_pressure() >= PRESSURE_MAX);
 }
 
 static struct session *idle_longest(const struct server *server)
@@ -84,8 +111,7 @@ static void on_look(evutil_socket_t fd, short what, void *context)
 		save_one(idling);
 	uint64_t idle_ms = clock_ms() - session->idle_since_ms;
 	bool is_late = limits->after > 0 && (double)idle_ms >= limits->after * 1000;
-	bool is_in_the_way =
-		limits->keep_free > 0 && idle_ms >= LEAST_IDLE_MS && available_memory() < limits->keep_free;
+	bool is_in_the_way = idle_ms >= LEAST_IDLE_MS && is_memory_short(limits);
 	if (is_late || is_in_the_way)
 		hibernation_begin(session, NULL, NULL);
 }

@@ -6,7 +6,8 @@
  *
  * It watches what cl-mcpd does with the files of its database and with their directory, counts these calls in the file
  * that $FAULTS names, and lets the one fail whose number stands there. Everybody else, and everything that cl-mcpd
- * starts, runs without it. It can also have the wrong time.
+ * starts, runs without it. It can also have the wrong time, and
+ * be told of a want of memory.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -167,6 +169,16 @@ void *mmap64(void *address, size_t length, int protection, int flags, int fd, of
 int unlink(const char *path)
 {
 	return is_watched_path(path) && fails("unlink") ? -1 : REAL(unlink)(path);
+}
+
+/* ---- the memory */
+
+/* $PRESSURE is a file that stands for the kernel's. */
+FILE *fopen(const char *path, const char *mode)
+{
+	const char *instead = strcmp(path, "/proc/pressure/memory") == 0 ? getenv("PRESSURE") : NULL;
+
+	return REAL(fopen)(instead ? instead : path, mode);
 }
 
 /* ---- the clock */

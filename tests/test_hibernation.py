@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import alive, wait_until
+from harness import FAULTS, alive, wait_until
 
 RESTORED = "SESSION-RESTORED: The session was hibernated. It goes on in a new process, with what was defined before."
 
@@ -163,6 +163,29 @@ def test_while_memory_is_short_the_session_used_longest_ago_goes_first(own_runti
         wait_until(lambda: states(own_runtime) == sorted([f"{one}.lisp", f"{two}.lisp"]), "both sleep")
         directory = own_runtime.directory / "state" / "cl-mcpd" / "states"
         assert (directory / f"{two}.lisp").stat().st_mtime < (directory / f"{one}.lisp").stat().st_mtime
+
+
+@pytest.mark.slow
+def test_while_the_want_of_memory_holds_up_everything_sessions_go_however_much_is_available(own_runtime):
+    if not FAULTS.is_file():
+        pytest.skip(f"{FAULTS} is not there: make unit-tests builds it")
+    pressure = own_runtime.directory / "pressure"
+
+    def press(percentage):
+        (own_runtime.directory / "pressure.new").write_text(
+            f"some avg10=99.00 avg60=0.00 avg300=0.00 total=1\nfull avg10={percentage:.2f} avg60=0.00 avg300=0.00 total=1\n")
+        (own_runtime.directory / "pressure.new").rename(pressure)
+
+    press(9.5)
+    own_runtime.use_faults(PRESSURE=str(pressure))
+    with own_runtime.daemon("--keep-free", "1"):
+        client, session = begun(own_runtime)
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > 4, "it has been idle long enough")
+        assert state_of(client, session) == "idle" and states(own_runtime) == []
+        press(12)
+        wait_until(lambda: states(own_runtime) == [session + ".lisp"], "it sleeps")
+        client.finish()
 
 
 @pytest.mark.parametrize("option", ["--hibernate-after", "--keep-free", "--save-after"])
