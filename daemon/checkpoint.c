@@ -214,12 +214,10 @@ static void put_undone(struct text *text, const struct worker_hello *hello, uint
 	else
 		text_printf(text, "Evaluations %" PRIu64 " to %" PRIu64 " are undone, and not repeated", undone->first,
 			last);
-	for (size_t i = 0; i < undone->count; i++)
-		text_printf(text, "%s%s",
-			i                                                   ? "; "
-				: undone->count == last - undone->first + 1 ? ": "
-									    : ", the last ones of them: ",
-			undone->code[i]);
+	for (size_t i = 0; i < undone->count; i++) {
+		bool is_cut = undone->count == WORKER_UNDONE_MAX;
+		text_printf(text, "%s%s", i ? "; " : is_cut ? ", the last ones of them: " : ": ", undone->code[i]);
+	}
 	if (undone->count == 0)
 		text_puts(text, ".");
 }

@@ -209,6 +209,16 @@ static void record(struct evaluation *evaluation, struct session *session, const
 		store_add_evaluation(store, &row, on_recorded, receipt);
 }
 
+void evaluation_skip(struct session *session, uint64_t seq)
+{
+	struct receipt *receipt = new_zeroed(sizeof(*receipt));
+
+	receipt->server = session->server;
+	memcpy(receipt->session_id, session->id, sizeof(receipt->session_id));
+	receipt->seq = seq;
+	store_skip_evaluation(session->server->store, session->id, seq, NULL, on_recorded, receipt);
+}
+
 /* What the answer could not show; before the record, because the worker may forget the result after that. */
 static void keep_output(struct session *session, const struct result *result, const struct report *report)
 {

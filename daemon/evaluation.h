@@ -40,6 +40,9 @@ void evaluation_withdraw(struct evaluation *evaluation, struct store *store);
 /* Ends it: the transcript keeps it, its request (if there still is one) is answered. */
 void evaluation_finish(struct evaluation *evaluation, struct session *session, struct result *result);
 
+/* The same for a result of which we do not know whose it is: it leaves no trace but its number. */
+void evaluation_skip(struct session *session, uint64_t seq);
+
 /* Tells the request how far it is. */
 void evaluation_progress(struct evaluation *evaluation, uint64_t elapsed_us, uint64_t lines, const char *last_line);
 

@@ -361,7 +361,7 @@ static void take_kept_result(struct session *session, struct result *result)
 
 	if (!origin_decode(result->origin, result->origin_length, &origin)) {
 		log_warning("%s: the kept result %" PRIu64 " belongs to nobody we know", session->id, result->seq);
-		worker_forget(session->worker, result->seq);
+		evaluation_skip(session, result->seq);
 		return;
 	}
 	conclude(session, evaluation_adopt(session->server, session, &origin), result);
@@ -407,7 +407,7 @@ static void on_result(void *context, struct result *result)
 		TAILQ_REMOVE(&session->evaluations, first, next);
 		conclude(session, first, result);
 	} else if (session->state == SESSION_RUNNING && session->stranger == result->seq) {
-		worker_forget(session->worker, result->seq);
+		evaluation_skip(session, result->seq);
 		session_enter(session, SESSION_READY);
 	} else if (is_kept) {
 		/* A copy that took over still has what its forerunner had delivered. */

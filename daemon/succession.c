@@ -14,6 +14,7 @@
 #include "log.h"
 #include "recollection.h"
 #include "sessionlock.h"
+#include "statefile.h"
 #include "zygote.h"
 
 #include <inttypes.h>
@@ -97,6 +98,9 @@ static void settle_interrupted(
 	}
 	checkpoint_make_result(&result, session, evaluation, hello);
 	end_interrupted(session, evaluation, &result);
+	/* What was written before is of a branch that was left; the transcript, if there is one, says so too. */
+	statefile_forget(session->server, session->id);
+	session->saved_seq = 0;
 }
 
 static void set_epitaph(struct session *session, const struct worker_hello *hello)

@@ -150,11 +150,20 @@ static void append(struct recent *recent, const uint8_t *bytes, size_t length)
 	recent->length += (uint32_t)length;
 }
 
+/* What nobody has asked for is not told as undone. */
+static bool is_chore(const struct request *request)
+{
+	static const char saving[] = "save-state";
+
+	return request->operation && request->operation_length == sizeof(saving) - 1 &&
+		memcmp(request->operation, saving, sizeof(saving) - 1) == 0;
+}
+
 void lineage_note_begun(struct lineage *lineage, const struct request *request)
 {
 	struct recent *recent = &lineage->recent[request->seq % LINEAGE_RECENT];
 
-	recent->seq = request->seq;
+	recent->seq = is_chore(request) ? 0 : request->seq;
 	recent->is_cut = false;
 	recent->length = 0;
 	if (request->operation) {

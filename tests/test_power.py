@@ -159,6 +159,23 @@ def test_a_state_that_was_rolled_back_is_none(own_runtime):
     assert back(own_runtime, "(list (f) (fboundp 'g) (h))").structured["values"] == ["(1 NIL 3)"]
 
 
+def test_a_state_that_was_rolled_back_is_none_in_a_session_without_a_transcript_either(own_runtime):
+    with own_runtime.daemon("--save-after", "0.1"):
+        client = own_runtime.client().open()
+        client.tool("create-session", name="quiet", history=False)
+        client.evaluate("(defun f () 1)", session="quiet")
+        client.tool("checkpoint-session", name="here", session="quiet")
+        last = client.evaluate("(defun f () 2)", session="quiet").structured
+        wait_until(lambda: saved(own_runtime, last["session"]) > last["evaluation"], "its state is written")
+        own_runtime.end_daemon()
+    process = own_runtime.start_daemon("--save-after", "0")
+    client = own_runtime.client().open()
+    assert not client.tool("rollback-session", to="here", session="quiet").is_error
+    cut_power(own_runtime)
+    process.wait()
+    assert own_runtime.client().open().evaluate("(fboundp 'f)", session="quiet").structured["values"] == ["NIL"]
+
+
 def test_a_call_is_read_in_the_package_that_it_named(own_runtime):
     client, _ = begun(own_runtime, "(defpackage :mine (:use :cl))")
     client.evaluate("(defun f () 1)", package="mine")

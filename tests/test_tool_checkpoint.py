@@ -255,8 +255,9 @@ def test_the_transcript_tells_what_the_death_of_a_process_has_undone(own_runtime
     assert value(client, "(incf *n*)", session=session) == "1"                       # 4
     protected(client, session)
     client.evaluate("(setf *t* (mp:process-run-function 'idle #'sleep 1000))", session=session)  # 5
-    running = client.start_evaluation("(sleep 1000)", session=session)               # 6
-    wait_until(lambda: info(client, session)["state"] == "running", "it runs")
+    begun = own_runtime.directory / "begun"
+    running = client.start_evaluation(f'(progn (open "{begun}" :direction :output) (sleep 1000))', session=session)  # 6
+    wait_until(begun.exists, "it runs")
     os.kill(info(client, session)["pid"], signal.SIGKILL)
     assert failure(client.evaluation(running)) == "WORKER-DIED"
     assert value(client, "(incf *n*)", session=session) == "2"                       # 7

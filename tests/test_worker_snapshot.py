@@ -133,6 +133,15 @@ def test_an_operation_is_named_with_what_it_was_asked_for(worker):
     assert worker.hello.undone[1:] == ["list-definitions functions"]
 
 
+def test_what_nobody_has_asked_for_is_not_told_as_undone(worker, tmp_path):
+    protect(worker)
+    run_a_thread(worker)
+    assert worker.evaluate(f"{tmp_path}/state\n3", operation="save-state").outcome_name == "ERROR"  # because of the thread
+    worker.value("(+ 1 2)")
+    die(worker)
+    assert worker.hello.undone[1:] == ["(+ 1 2)"]
+
+
 def test_what_is_undone_is_told_until_an_evaluation_is_over_and_then_no_more(worker):
     protect(worker)
     run_a_thread(worker)
