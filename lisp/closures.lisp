@@ -50,11 +50,18 @@
   (if (consp entry) (car entry) (list (function-name entry))))
 
 (defun encode-closure (function expression captured)
-  (let ((entries (kept-entries captured)))
-    (call-encoding function :closure 2
-                   (lambda (encoding)
-                     (setf (svref encoding 1) (code-text (list (mapcar #'entry-name entries) expression))
-                           (svref encoding 2) (mapcar #'encode entries))))))
+  "A function that it calls and that cannot be kept takes it along."
+  (let* ((entries (kept-entries captured))
+         (encoding (call-encoding function :closure 2
+                                  (lambda (encoding)
+                                    (setf (svref encoding 1) (code-text (list (mapcar #'entry-name entries) expression))
+                                          (svref encoding 2) (mapcar #'encode entries))))))
+    (when (some #'lost-p (svref encoding 2))
+      (fill encoding nil)
+      (setf (svref encoding 0) :lost
+            (svref encoding 1) "a function without source")
+      (push encoding *lost-encodings*))
+    encoding))
 
 (defun enclosed (name form)
   "FORM, with a meaning for NAME."
@@ -76,5 +83,5 @@
     (noting-object encoding function)
     (loop for tail on environment
           for entry in entries
-          do (setf (car tail) (or (decode entry) (error "A function that a closure calls is gone."))))
+          do (setf (car tail) (decode entry)))
     function))

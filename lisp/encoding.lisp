@@ -34,8 +34,11 @@
 
 (defvar *level* 0)
 
-(defvar *flaws* '()
-  "What could not be kept of the value that is being encoded.")
+(defvar *lost-encodings* '()
+  "The encodings of what could not be kept.")
+
+(defvar *noted* '()
+  "The objects that were met while a value was encoded.")
 
 (defvar *closures* '()
   "The user's global functions that are closures: names and functions. They are values, like others.")
@@ -99,16 +102,25 @@
   (when (minusp (decf *room* count))
     (error "too big to be written")))
 
+(defun lost-encoding (text)
+  "What stands in the place of something that cannot be kept, TEXT tells what. NIL comes of it."
+  (let ((encoding (vector :lost text)))
+    (push encoding *lost-encodings*)
+    encoding))
+
+(defun lost-p (encoding)
+  (and (simple-vector-p encoding)
+       (plusp (length encoding))
+       (eq (svref encoding 0) :lost)))
+
 (defun flaw (object)
-  "OBJECT cannot be kept. NIL takes its place."
-  (pushnew (typecase object
-             (function "a function without source")
-             (stream "a stream")
-             (mp:process "a thread")
-             (t (let ((type (type-of object)))
-                  (format nil "an object of type ~A" (if (symbolp type) (symbol-text type) (value-text type))))))
-           *flaws* :test #'string=)
-  nil)
+  "OBJECT cannot be kept."
+  (lost-encoding (typecase object
+                   (function "a function without source")
+                   (stream "a stream")
+                   (mp:process "a thread")
+                   (t (let ((type (type-of object)))
+                        (format nil "an object of type ~A" (if (symbolp type) (symbol-text type) (value-text type))))))))
 
 (defun known-package-p (package)
   "True if PACKAGE will be there whatever systems can be loaded then."
@@ -122,6 +134,7 @@
     encoding))
 
 (defun noting-encoding (object encoding)
+  (push object *noted*)
   (setf (gethash object *encoded*) encoding))
 
 (defun encode-symbol (symbol)
@@ -158,8 +171,9 @@
     encoding))
 
 (defun encode-array (array)
+  "A last element tells that the array was a part of another one, and is one of its own then."
   (spend-room (array-total-size array))
-  (call-encoding array :array 5
+  (call-encoding array :array (if (array-displacement array) 6 5)
                  (lambda (encoding)
                    (replace encoding
                             (list (array-dimensions array)
@@ -167,7 +181,8 @@
                                   (and (array-has-fill-pointer-p array) (fill-pointer array))
                                   (and (adjustable-array-p array) t)
                                   (loop for i below (array-total-size array)
-                                        collect (encode (row-major-aref array i))))
+                                        collect (encode (row-major-aref array i)))
+                                  (and (array-displacement array) (lost-encoding "an array's displacement")))
                             :start1 1))))
 
 (defun encode-hash-table (table)
@@ -182,15 +197,12 @@
                                                       collect (cons (encode key) (encode value))))))))
 
 (defun encode-slot-values (object slots encoding)
-  "What is in SLOTS, definitions. A slot that is not bound, or with a value of which nothing can be kept, is left out."
+  "What is in SLOTS, definitions. One that is not bound is left out."
   (setf (svref encoding 2)
         (loop for slot in slots
               for name = (clos:slot-definition-name slot)
               when (and (eq (clos:slot-definition-allocation slot) :instance) (slot-boundp object name))
-                append (let* ((value (slot-value object name))
-                              (encoded (encode value)))
-                         (and (or encoded (null value))
-                              (list (cons (encode-symbol name) encoded)))))))
+                collect (cons (encode-symbol name) (encode (slot-value object name))))))
 
 (defun encode-instance (object)
   (let* ((class (class-of object))
@@ -245,25 +257,75 @@
     (symbol (encode-symbol object))
     (float (encode-float object))
     (number (if (plain-number-p object) object (flaw object)))
-    ((or simple-string simple-bit-vector)
-     (spend-room (floor (length object) 16))
-     object)
     ((or character pathname) object)
+    ((or simple-string simple-bit-vector)
+     (or (known-encoding object)
+         (progn (spend-room (1+ (floor (length object) 16)))
+                (noting-encoding object object))))
     (t (or (known-encoding object)
            (let ((*level* (1+ *level*)))
              (encode-composite object))))))
 
 (defun encode-value (value)
-  "The encoding of VALUE, what of it cannot be kept, and whether anything can; as a fourth value, true if encoding it
-failed. Then what was encoded may have been left half-way, and nothing is shared with that."
-  (let ((*flaws* '())
+  "The encoding of VALUE. If that fails it is NIL, and the second value tells why. Then what was encoded may have been left
+half-way, and nothing is shared with that."
+  (let ((*noted* '())
         (room *room*))
-    (handler-case (let ((encoding (encode value)))
-                    (values encoding (reverse *flaws*) (or encoding (null value))))
+    (handler-case (encode value)
       (serious-condition (condition)
         (setf *room* room)
-        (clrhash *encoded*)
-        (values nil (list (safe-message condition)) nil t)))))
+        (dolist (object *noted*)
+          (remhash object *encoded*))
+        (values nil (safe-message condition))))))
+
+;;; What a value has lost, itself or where it shares what others have lost
+
+(defun note-parent (child parent parents)
+  (when (or (consp child) (simple-vector-p child))
+    (prog1 (null (gethash child parents))
+      (push parent (gethash child parents)))))
+
+(defun call-with-parts (function encoding)
+  (if (consp encoding)
+      (progn (funcall function (car encoding))
+             (funcall function (cdr encoding)))
+      (map nil function encoding)))
+
+(defun parents-of-encodings (encodings)
+  "A table: for each encoding in ENCODINGS those that it is directly in."
+  (let ((parents (make-object-table))
+        (waiting '()))
+    (dolist (encoding encodings)
+      (when (note-parent encoding nil parents)
+        (push encoding waiting)))
+    (loop while waiting
+          do (let ((parent (pop waiting)))
+               (call-with-parts (lambda (child)
+                                  (when (note-parent child parent parents)
+                                    (push child waiting)))
+                                parent)))
+    parents))
+
+(defun mark-holders (lost parents marks)
+  "Note in MARKS, for all encodings that hold LOST, what it tells."
+  (let ((waiting (list lost))
+        (text (svref lost 1)))
+    (loop while waiting
+          do (let ((encoding (pop waiting)))
+               (unless (member text (gethash encoding marks) :test #'string=)
+                 (push text (gethash encoding marks))
+                 (dolist (parent (gethash encoding parents))
+                   (when parent
+                     (push parent waiting))))))))
+
+(defun losses (encodings)
+  "A table: for each of ENCODINGS what is lost of it, texts. Most sessions lose nothing."
+  (let ((marks (make-object-table)))
+    (when *lost-encodings*
+      (let ((parents (parents-of-encodings encodings)))
+        (dolist (lost *lost-encodings*)
+          (mark-holders lost parents marks))))
+    marks))
 
 ;;; Writing: *PRINT-CIRCLE* would look for labels again, and take ten times as long
 
@@ -299,6 +361,8 @@ failed. Then what was encoded may have been left half-way, and nothing is shared
     (simple-vector (unless (write-label encoding stream)
                      (write-char #\# stream)
                      (write-list (coerce encoding 'list) stream)))
+    ((or string bit-vector) (unless (write-label encoding stream)
+                              (let ((*print-circle* nil)) (prin1 encoding stream))))
     (t (let ((*print-circle* nil)) (prin1 encoding stream)))))
 
 ;;; Decoding
@@ -318,7 +382,8 @@ failed. Then what was encoded may have been left half-way, and nothing is shared
         (setf last (setf (cdr last) (noting-object rest (cons nil nil)))
               list rest)))))
 
-(defun decode-array (encoding dimensions element-type fill-pointer adjustable contents)
+(defun decode-array (encoding dimensions element-type fill-pointer adjustable contents &optional lost)
+  (declare (ignore lost))
   (let ((array (noting-object encoding (make-array dimensions :element-type element-type :fill-pointer fill-pointer
                                                               :adjustable adjustable))))
     (loop for i from 0
@@ -329,6 +394,7 @@ failed. Then what was encoded may have been left half-way, and nothing is shared
 (defun decode-hash-table (encoding test entries)
   (let ((table (noting-object encoding (make-hash-table :test test))))
     (loop for (key . value) in entries
+          unless (lost-p key)
           do (let ((key (decode key))
                    (value (decode value)))
                (push (lambda () (setf (gethash key table) value)) *fillings*)))
@@ -339,7 +405,7 @@ failed. Then what was encoded may have been left half-way, and nothing is shared
          (object (noting-object encoding (allocate-instance class))))
     (loop for (encoded-name . value) in slots
           for name = (decode encoded-name)
-          when (find name (clos:class-slots class) :key #'clos:slot-definition-name)
+          when (and (not (lost-p value)) (find name (clos:class-slots class) :key #'clos:slot-definition-name))
             do (setf (slot-value object name) (decode value)))
     object))
 
@@ -364,6 +430,7 @@ failed. Then what was encoded may have been left half-way, and nothing is shared
       (:readtable (apply #'decode-readtable encoding parts))
       (:reader (standard-reader (first parts)))
       (:lambda (noting-object encoding (eval `(function ,(read-code (first parts))))))
+      (:lost nil)
       (:package (or (find-package (first parts)) (error "There is no package with the name ~A." (first parts))))
       (:class (find-class (decode (first parts))))
       (:symbol (apply #'decode-symbol parts))

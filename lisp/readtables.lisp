@@ -90,7 +90,8 @@
                                                   collect (list character sub (encode-reader function)))))))
 
 (defun decode-macro-character (readtable character non-terminating function)
-  (cond ((null function) (set-syntax-from-char character #\A readtable))
+  (cond ((lost-p function))
+        ((null function) (set-syntax-from-char character #\A readtable))
         ((eq function :dispatch) (make-dispatch-macro-character character non-terminating readtable))
         (t (set-macro-character character (decode function) non-terminating readtable))))
 
@@ -100,6 +101,6 @@
     (loop for arguments in characters
           do (apply #'decode-macro-character readtable arguments))
     (loop for (character sub function) in dispatches
-          when function
+          unless (or (null function) (lost-p function))
             do (set-dispatch-macro-character character sub (decode function) readtable))
     readtable))

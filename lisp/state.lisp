@@ -307,13 +307,22 @@
           (put-record (symbol-text symbol) :documentation symbol 'variable documentation))))))
 
 (defun encoded-place (place name value)
-  "A list of the encoding of VALUE, behind the PLACE where it is; what cannot be kept of it is written at once."
-  (multiple-value-bind (encoding flaws some failed) (encode-value value)
-    (when failed
-      (push name *omitted*))
-    (dolist (flaw flaws)
-      (lose name (if some (format nil "~A in it is gone" flaw) flaw)))
-    (and some (list (cons place encoding)))))
+  "A list of what is there: the PLACE, its NAME for people, and the encoding of VALUE. What fails is written at once."
+  (multiple-value-bind (encoding failure) (encode-value value)
+    (cond (failure
+           (push name *omitted*)
+           (lose name failure)
+           '())
+          (t (list (list place name encoding))))))
+
+(defun kept-places (places)
+  "PLACES with their encodings, without those that are lost as a whole; what is lost is written at once."
+  (let ((losses (losses (mapcar #'third places))))
+    (loop for (place name encoding) in places
+          do (dolist (text (reverse (gethash encoding losses)))
+               (lose name (if (lost-p encoding) text (format nil "~A in it is gone" text))))
+          unless (lost-p encoding)
+            collect (cons place encoding))))
 
 (defun variable-places (symbols)
   (loop for symbol in symbols
@@ -353,8 +362,10 @@
   (let ((*encoded* (make-object-table))
         (*labels* (make-object-table))
         (*labels-given* 0)
+        (*lost-encodings* '())
         (*room* +room+))
-    (let ((places (append (variable-places symbols) (class-slot-places symbols) (closure-places) (readtable-places)))) ; which may write what is lost
+    (let ((places (kept-places (append (variable-places symbols) (class-slot-places symbols) (closure-places)
+                                       (readtable-places))))) ; which may write what is lost
       (format *state* "~S~%(~S" "values" :values)
       (dolist (place places)
         (terpri *state*)

@@ -83,6 +83,7 @@ KEPT = {
     "tables of instances": ("(defstruct k n) (defvar *k* (make-k :n 1)) (defvar *x* (make-hash-table))"
                             "(setf (gethash *k* *x*) :found)", "(values (gethash *k* *x*))", ":FOUND"),
     "pathnames": ("(defvar *x* #p\"/tmp/a b*.lisp\")", "*x*", '#P"/tmp/a b*.lisp"'),
+    "strings that values share": ("(defvar *x* (list (copy-seq \"a\"))) (defvar *y* (first *x*))", "(progn (setf (char *y* 0) #\\b) *x*)", '("b")'),
     "circles": ("(defvar *x* (let ((x (list 1 2))) (setf (cddr x) x) x))", "(list (eq *x* (cddr *x*)) (second *x*))", "(T 2)"),
     "what values share": ("(defvar *x* (list 1 (vector 2))) (defvar *y* (list *x* (second *x*)))",
                           "(list (eq *x* (first *y*)) (eq (second *x*) (second *y*)))", "(T T)"),
@@ -166,6 +167,8 @@ LOST = {
     "streams in something": ("(defvar *x* (list 1 (make-string-output-stream)))", "*X*: a stream in it is gone"),
     "closures over a block": ("(block b (let ((z 1)) (defun f () (return-from b z))))", "F: a closure over Z"),
     "closures over a macro": ("(macrolet ((m () 3)) (let ((y 2)) (defun f () (list (m) y))))", "F: a closure over Y"),
+    "streams in what values share": ("(defvar *a* (list 1 (make-string-output-stream))) (defvar *x* (vector *a*))", "*X*: a stream in it is gone"),
+    "arrays that are a part of others": ("(defvar *x* (make-array 2 :displaced-to (vector 1 2 3)))", "*X*: an array's displacement in it is gone"),
     "streams in closures": ("(let ((s (make-string-output-stream))) (defun f () s))", "F: a stream in it is gone"),
     "streams in closures that are values": ("(defvar *x* (let ((s (make-string-output-stream)) (n 1)) (lambda () (list s n))))",
                                             "*X*: a stream in it is gone"),
