@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,12 +36,22 @@ static void let_go(int keep)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* A worker outlives whoever speaks to it; but one that nobody else can reach would do so for ever. */
+static void live_no_longer_than(pid_t zygote)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != zygote)
+		_exit(0);
+}
+
 /* Forks a worker that keeps theirs; ours is handed out, or closed if the fork fails. */
 static pid_t fork_worker(struct worker_birth *birth, int theirs, int ours, int *handed_out)
 {
-	pid_t pid = fork();
+	pid_t zygote = getpid(), pid = fork();
 
 	if (pid == 0) {
+		if (!birth->runtime_directory)
+			live_no_longer_than(zygote);
 		let_go(theirs);
 		worker_main(birth);
 	}

@@ -278,3 +278,12 @@ def test_sessions_work_without_each_recipe(recipe):
             else:
                 worker.begin("(loop)", time_limit=10)
                 assert worker.result().outcome_name == "TIMEOUT"
+
+
+def test_a_zygote_that_is_killed_while_it_tries_what_works_leaves_nobody(tmp_path):
+    """Some of what it tries are endless loops."""
+    zygote = subprocess.Popen([PROGRAM, tmp_path], stderr=subprocess.DEVNULL)
+    tried = wait_for(lambda: descendants(zygote.pid))
+    zygote.kill()
+    zygote.wait()
+    wait_for(lambda: not any(is_alive(pid) for pid in tried))
