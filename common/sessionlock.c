@@ -43,8 +43,8 @@ bool sessionlock_is_held(const char *runtime_directory, const char *session)
 		return false;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return false;
-	bool held = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+		return errno != ENOENT;
+	bool held = flock(fd, LOCK_SH | LOCK_NB) < 0;
 	close(fd);
 	return held;
 }

@@ -12,6 +12,7 @@
 
 /* A descriptor that keeps the lock, also in forked children; or -EWOULDBLOCK if another process has it. */
 int sessionlock_take(const char *runtime_directory, const char *session) __attribute__((warn_unused_result));
+/* True also if that cannot be known just now: who believes that nobody is there makes another one. */
 bool sessionlock_is_held(const char *runtime_directory, const char *session);
 /* Removes the file. Its lock must be nobody's. */
 void sessionlock_remove(const char *runtime_directory, const char *session);
