@@ -7,7 +7,7 @@ import threading
 from harness import wait_until
 from mcpschema import NEWEST_HANDSHAKE
 
-FLOOD = 1000
+FLOOD = 600
 SESSIONS = 100  # so many are listed each time
 
 
