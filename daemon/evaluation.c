@@ -176,6 +176,14 @@ static unsigned changes_by(const struct evaluation *evaluation, const struct res
 	return changes;
 }
 
+/* What was made from the transcript need not be in it again: the first line, a path, is enough. */
+static size_t kept_length(const struct work *work)
+{
+	if (!work->code || !work->operation || strcmp(work->operation, OPERATION_RECOLLECT_STATE) != 0)
+		return work->code_length;
+	return strcspn(work->code, "\n");
+}
+
 static void record(struct evaluation *evaluation, struct session *session, const struct result *result,
 	const struct text *text, bool is_kept)
 {
@@ -186,7 +194,7 @@ static void record(struct evaluation *evaluation, struct session *session, const
 		.seq = result->seq,
 		.operation = evaluation->work.operation,
 		.code = evaluation->work.code,
-		.code_length = evaluation->work.code_length,
+		.code_length = kept_length(&evaluation->work),
 		.text = text->data,
 		.text_length = text->length,
 		.given = evaluation->work.package,

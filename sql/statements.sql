@@ -41,6 +41,7 @@ WITH RECURSIVE session AS (SELECT id, forgotten_seq FROM sessions WHERE id = ?1)
   since AS (SELECT seq, outcome, ifnull(forms, 0) AS forms, operation, given, package, code,
       sum(length(CAST(code AS BLOB))) OVER (ORDER BY seq DESC) AS size
     FROM evaluations WHERE session = ?1 AND seq > (SELECT since FROM base)
+      AND (operation IS NULL OR operation IN ('load-system', 'reload-systems'))
       AND EXISTS (SELECT 1 FROM branch WHERE seq BETWEEN first AND last)),
   escaped AS (SELECT seq, outcome, forms, replace(replace(operation, char(92), char(92, 92)), char(34), char(92, 34)) AS operation,
       replace(replace(given, char(92), char(92, 92)), char(34), char(92, 34)) AS given,

@@ -200,6 +200,17 @@ def test_code_that_kills_its_process_is_given_up(own_runtime):
     assert answer.structured["values"] == ["3"] and "The process dies of it." in answer.text
 
 
+def test_that_a_session_was_made_again_does_not_make_its_transcript_longer(own_runtime):
+    client, session = begun(own_runtime, "(defun f () 1)")
+    for _ in range(3):
+        kill_for_good(own_runtime.status()["sessions"][0]["pid"])
+        wait_until(lambda: own_runtime.status()["sessions"][0]["state"] == "empty", "its process is known to be dead")
+        assert client.evaluate("(f)").structured["values"] == ["1"]
+    wait_until(lambda: client.tool("session-info").structured["evaluations"] >= 7, "all is stored")
+    contents = [message["content"] for message in client.tool("session-history").structured["messages"]]
+    assert [content for content in contents if content and "defun" in content] == ["(defun f () 1)"]
+
+
 def test_a_daemon_killed_at_any_moment_of_it_loses_and_repeats_nothing(own_runtime):
     """The session is made again whole, once, whatever the daemon was doing when it died."""
     seed = int(os.environ.get("POWER_SEED", random.randrange(1 << 30)))
@@ -215,4 +226,4 @@ def test_a_daemon_killed_at_any_moment_of_it_loses_and_repeats_nothing(own_runti
         answer = client.evaluation(asked)
         if answer.is_error:  # it had been sent to the process that was dying
             answer = client.evaluate("(list *n* (f))")
-        assert answer.structured["values"] == ["(0 :F)"], f"POWER_SEED={seed}, {number}"
+        assert answer.structured["values"] == ["(0 :F)"], f"POWER_SEED={seed}, {number}: {answer}"
