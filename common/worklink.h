@@ -53,7 +53,7 @@ enum worker_request {
 	/* INCARNATION, SEQ, ORIGIN, TIME_LIMIT, HEAP_LIMIT, PROTECT, perhaps PACKAGE or OPERATION, CODE */
 	WORKER_EVALUATE = 'E',
 	WORKER_CANCEL = 'C', /* SEQ: stop it if it is the running one, else ignored */
-	WORKER_FORGET = 'F', /* SEQ: results up to this one are stored */
+	WORKER_FORGET = 'F', /* SEQ: results up to this one are stored; perhaps TOLD */
 	WORKER_PEEK = 'P',   /* answered by PROGRESS if an evaluation runs */
 	WORKER_CLONE = 'N',  /* SESSION: the new one's id, which has never had a process */
 	WORKER_MEMO = 'M',   /* MEMO: to be said with each hello from now on */
@@ -63,8 +63,8 @@ enum worker_request {
 /* Worker to daemon. HELLO comes first, then RESULT for each one kept. */
 enum worker_report {
 	/* VERSION, SESSION, PID, INCARNATION, SEQ of the last one begun; RUNNING and ORIGIN if it still runs; PROTECTED
-	 * if it has a copy; the last MEMO. From a copy that took over: RESTORED, UNDONE_FROM, UNDONE, INTERRUPTED,
-	 * ROLLED_BACK, until it has finished another evaluation. */
+	 * if it has a copy; the last MEMO. From a copy that took over: RESTORED, INHERITED, UNDONE_FROM, UNDONE,
+	 * INTERRUPTED, ROLLED_BACK, until it hears that this has been TOLD. */
 	WORKER_HELLO = 'h',
 	WORKER_RESULT = 'r',   /* SEQ, ORIGIN, OUTCOME, ELAPSED, FORMS, PACKAGE, the texts */
 	WORKER_PROGRESS = 'p', /* SEQ, ELAPSED, LINES, perhaps LAST_LINE */
@@ -120,7 +120,7 @@ enum worker_tag {
 	WORK_KEPT = 33,          /* number of results that follow the HELLO */
 	WORK_HEIR = 34,          /* number: the pid of the process that takes over */
 	WORK_RESTORED = 35,      /* number: the seq after which the session's state was this one */
-	WORK_UNDONE = 36, /* UTF-8: what was finished later, its code or "OPERATION code", repeated, oldest first */
+	WORK_UNDONE = 36, /* UTF-8: what was finished later, its code or "OPERATION code", repeated, oldest first, */
 	WORK_INTERRUPTED = 37,        /* number: a seq that was begun and of which there is no result */
 	WORK_INTERRUPTED_ORIGIN = 38, /* bytes: its ORIGIN */
 	WORK_PROTECTED = 39,          /* number: the seq after which its sleeping copy was made */
@@ -131,6 +131,9 @@ enum worker_tag {
 	WORK_SHOWN = 44,       /* UTF-8: what is quoted of the code, absent if it may be quoted itself */
 	WORK_ROLLED_BACK = 45, /* number: INTERRUPTED again, if it is what has made RESTORED the session's state */
 	WORK_UNDONE_FROM = 46, /* number: the seq of the first one that is undone, if any is */
+	WORK_UNDONE_SEQ = 50,  /* number: before each UNDONE which seq that was */
+	WORK_INHERITED = 51,   /* number: the last seq that was begun before it took over */
+	WORK_TOLD = 52,        /* number: clients know what became of evaluations up to this seq, and it is stored */
 };
 
 #endif

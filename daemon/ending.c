@@ -10,11 +10,14 @@
 #include "log.h"
 #include "paths.h"
 #include "sessionlock.h"
+#include "unixsocket.h"
 #include "zygote.h"
 
 #include <unistd.h>
 
 #define POLL_MS 2
+/* A zygote that died cannot end it: whoever listens is told to leave, this often. */
+#define POLLS_UNTIL_ASKED 100
 /* The zygote tells of the end, unless it is dead itself. */
 #define POLLS_UNTIL_UNTOLD 500
 /* The process leaves by itself; if not, the zygote ends it; and then it must be gone. */
@@ -61,6 +64,25 @@ static void clear_names(const struct session *session)
 		unlink(path);
 }
 
+/* It may also be a copy that has just taken over from the one that was told. */
+static void ask_to_leave(const struct session *session)
+{
+	struct frame_builder quit = {0};
+	char path[PATHS_SOCKET_SIZE];
+
+	if (paths_beside(session->server->runtime_directory, session->id, path) < 0)
+		return;
+	int fd = unixsocket_connect(path);
+	if (fd < 0)
+		return;
+	frame_begin(&quit, WORKER_QUIT);
+	frame_end(&quit);
+	if (write(fd, quit.data, quit.length) < 0)
+		log_warning("%s: its process could not be told to leave", session->id);
+	frame_builder_free(&quit);
+	close(fd);
+}
+
 static void end(struct session *session)
 {
 	event_del(session->patience);
@@ -90,6 +112,8 @@ void session_await_end(struct session *session)
 	}
 	if (++session->revivals == POLLS_UNTIL_KILLED)
 		zygote_kill(server->zygote, session->id, 0);
+	else if (session->revivals % POLLS_UNTIL_ASKED == 0)
+		ask_to_leave(session);
 	if (session->revivals < POLLS_MAX) {
 		event_add(session->patience, &poll_time);
 		return;

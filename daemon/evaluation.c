@@ -256,11 +256,7 @@ static bool answer_request(struct evaluation *evaluation, const struct text *ans
 	return is_alone && !conversation_owes(conversation);
 }
 
-/*
- * The session's processes keep for whom the last evaluation was begun, and of no other. Should this process die
- * together with the worker, a line whose answer did not leave and was not stored would be run once more.
- */
-static void expose(struct session *session, uint64_t seq)
+void evaluation_expose(struct session *session, uint64_t seq)
 {
 	session->exposed_seq = seq;
 	store_hurry(session->server->store);
@@ -339,7 +335,7 @@ void evaluation_finish(struct evaluation *evaluation, struct session *session, s
 		keep_output(session, result, &report);
 	record(evaluation, session, result, &report.text, is_kept);
 	if (!has_left)
-		expose(session, result->seq);
+		evaluation_expose(session, result->seq);
 	text_free(&answer);
 	text_free(&stored);
 	report_free(&report);

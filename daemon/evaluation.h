@@ -39,6 +39,11 @@ void evaluation_withdraw(struct evaluation *evaluation, struct store *store);
 
 /* Ends it: the transcript keeps it, its request (if there still is one) is answered. */
 void evaluation_finish(struct evaluation *evaluation, struct session *session, struct result *result);
+/*
+ * The session's processes keep for whom the last evaluation was begun, and of no other. Should this daemon die together
+ * with the worker, a line whose answer did not leave and was not stored would be run once more: so the session waits.
+ */
+void evaluation_expose(struct session *session, uint64_t seq);
 
 /* The same for a result of which we do not know whose it is: it leaves no trace but its number. */
 void evaluation_skip(struct session *session, uint64_t seq);

@@ -337,6 +337,7 @@ static void tell_restored(struct session *session, const struct result *result)
 {
 	struct text epitaph = {0};
 
+	session->epitaph_seq = 0;
 	if (session->is_cut_off)
 		recollection_put_report(session, &epitaph);
 	else
@@ -346,6 +347,7 @@ static void tell_restored(struct session *session, const struct result *result)
 		put_lost(&epitaph, result->values.items[0].data);
 	replace_text(&session->epitaph, epitaph.data);
 	text_free(&epitaph);
+	session_note_change(session); /* that is said also if we die before it is told */
 }
 
 static void tell_failed(struct session *session, const char *why)
@@ -354,6 +356,7 @@ static void tell_failed(struct session *session, const char *why)
 	char path[PATH_MAX];
 
 	statefile_path(session->server, session->id, path);
+	session->epitaph_seq = 0;
 	if (session->is_cut_off)
 		text_printf(&epitaph,
 			"SESSION-RESTARTED: The session's Lisp process had ended, and it cannot be made again as it was: %s It goes "
@@ -366,6 +369,7 @@ static void tell_failed(struct session *session, const char *why)
 			why, path);
 	replace_text(&session->epitaph, epitaph.data);
 	text_free(&epitaph);
+	session_note_change(session); /* that is said also if we die before it is told */
 }
 
 static const char *restore_failure(const struct result *result)

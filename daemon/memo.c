@@ -11,6 +11,8 @@
 #include <limits.h>
 
 #define MEMO_TYPE 'M'
+/* Longer ones tell what could not be restored from a file. */
+#define EPITAPH_MAX 2048
 
 enum memo_tag {
 	MEMO_NAME = 1,
@@ -18,6 +20,7 @@ enum memo_tag {
 	MEMO_CREATED = 3,
 	MEMO_HISTORY = 4,
 	MEMO_LIMITS = 5,
+	MEMO_EPITAPH = 6,
 };
 
 void memo_encode(struct frame_builder *builder, const struct session *session)
@@ -32,6 +35,8 @@ void memo_encode(struct frame_builder *builder, const struct session *session)
 	frame_put_number(builder, MEMO_CREATED, session->created_at);
 	frame_put_number(builder, MEMO_HISTORY, session->has_history);
 	frame_put_text(builder, MEMO_LIMITS, limits.data);
+	if (session->epitaph && session->epitaph_seq == 0 && strlen(session->epitaph) < EPITAPH_MAX)
+		frame_put_text(builder, MEMO_EPITAPH, session->epitaph);
 	frame_end(builder);
 	text_free(&limits);
 }
@@ -60,6 +65,22 @@ static void take_text(struct session *session, const struct field *field)
 	else if (field->tag == MEMO_LIMITS)
 		limit_decode(&session->limits, text);
 	free(text);
+}
+
+void memo_recall_epitaph(const uint8_t *data, size_t length, struct session *session)
+{
+	struct frame frame;
+	struct field field;
+	size_t size;
+
+	if (session->epitaph || frame_open(data, length, &frame, &size) != FRAME_READY || frame.type != MEMO_TYPE)
+		return;
+	while (frame_next(&frame, &field) == FRAME_READY)
+		if (field.tag == MEMO_EPITAPH && field.length < EPITAPH_MAX) {
+			free(session->epitaph);
+			session->epitaph = utf8_repair(field.data, field.length, &size);
+			session->epitaph_seq = 0;
+		}
 }
 
 bool memo_decode(const uint8_t *data, size_t length, struct session *session)

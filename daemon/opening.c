@@ -93,6 +93,20 @@ static void take_row(struct session *session, const struct store_found_session *
 	limit_decode(&session->limits, found->limits);
 }
 
+static void say_began_anew(struct session *session)
+{
+	replace_text(&session->epitaph,
+		"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; "
+		"what was defined before is gone.");
+	session->epitaph_seq = 0;
+}
+
+void session_look_whether_new(struct session *session)
+{
+	if (session->is_unmet && session->stored_before && !session->epitaph)
+		say_began_anew(session);
+}
+
 static void begin_process(struct session *session)
 {
 	session_spawn(session);
@@ -108,9 +122,7 @@ static void recall(struct session *session, const struct store_found_session *fo
 		return;
 	}
 	if (found->last_seq > 0 && !found->state_file)
-		replace_text(&session->epitaph,
-			"SESSION-RESTARTED: The session's Lisp process had ended. The session goes on in a new process; "
-			"what was defined before is gone.");
+		say_began_anew(session);
 	begin_process(session);
 }
 
@@ -178,6 +190,8 @@ static void on_row_found(void *context, enum store_status status, const struct s
 		take_row(session, found);
 	else
 		session_restore(session);
+	session->stored_before = found && found->last_seq > 0 && !found->state_file;
+	session_look_whether_new(session);
 	if (found && found->last_seq > session->last_seq)
 		session->last_seq = found->last_seq;
 	if (!hibernation_adopt(session, found ? found->state_file : NULL))
@@ -223,6 +237,7 @@ void session_note_change(struct session *session)
 	if (!session->is_stored || !is_heard)
 		return;
 	memo_encode(&memo, session);
+	session->is_epitaph_noted = session->epitaph != NULL && session->epitaph_seq == 0;
 	worker_remember(session->worker, &memo);
 	frame_builder_free(&memo);
 }

@@ -283,8 +283,12 @@ static void on_forget(evutil_socket_t fd, short what, void *context)
 
 	(void)fd;
 	(void)what;
-	if (session->worker)
-		worker_forget(session->worker, session->stored_seq);
+	bool is_told = session->telling_seq > 0 && session->telling_seq <= session->stored_seq;
+	if (!session->worker)
+		return;
+	worker_forget(session->worker, session->stored_seq, is_told ? session->told_seq : 0);
+	if (is_told && session->is_epitaph_noted)
+		session_note_change(session);
 }
 
 void session_stored(struct session *session, uint64_t seq)
@@ -323,12 +327,24 @@ static bool awaits_kept(const struct session *session)
 	return first && first->seq > 0;
 }
 
+static bool awaits(const struct session *session, uint64_t seq)
+{
+	const struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+
+	return first && first->seq == seq;
+}
+
 static void on_hello(void *context, const struct worker_hello *hello)
 {
 	struct session *session = context;
 
-	if ((session->obituary || hello->is_heir) && !session_revived(session, hello))
-		return;
+	if (session->adopting > 0 && hello->memo)
+		memo_recall_epitaph(hello->memo, hello->memo_length, session);
+	else if (session->adopting > 0)
+		session->is_unmet = !hello->is_heir;
+	session_look_whether_new(session);
+	if (session->obituary || hello->is_heir)
+		session_revived(session, hello);
 	session->revivals = 0;
 	session->pid = hello->pid;
 	session->incarnation = hello->incarnation;
@@ -338,7 +354,7 @@ static void on_hello(void *context, const struct worker_hello *hello)
 		session->changed_seq = hello->last_seq;
 	session->idle_since_ms = clock_ms();
 	session_enter(session, awaits_kept(session) ? SESSION_RUNNING : SESSION_READY);
-	if (hello->running_seq)
+	if (hello->running_seq && !awaits(session, hello->running_seq))
 		adopt_running(session, hello);
 	log_debug("%s: process %" PRIu64 " is ready", session->id, hello->pid);
 	if (!session->is_stored && hello->memo)
@@ -348,6 +364,8 @@ static void on_hello(void *context, const struct worker_hello *hello)
 	else
 		session_note_change(session);
 	session->kept = hello->kept;
+	if (session->kept == 0)
+		session_settle_fallen(session);
 	if (session->adopting > 0)
 		session->adopting = 1 + hello->kept;
 	session_note_adopted(session, 1);
@@ -364,29 +382,11 @@ static void take_kept_result(struct session *session, struct result *result)
 		evaluation_skip(session, result->seq);
 		return;
 	}
-	conclude(session, evaluation_adopt(session->server, session, &origin), result);
+	struct evaluation *evaluation = evaluation_adopt(session->server, session, &origin);
+	if (result->seq > session->epitaph_seq) /* else its client may have it already, as it was */
+		session_add_notes(session, evaluation, result);
+	conclude(session, evaluation, result);
 	origin_free(&origin);
-}
-
-/* Tells, once, what became of the process before; and of a copy that was asked for in vain. */
-static void add_notes(struct session *session, const struct evaluation *evaluation, struct result *result)
-{
-	struct text note = {0};
-
-	if (!evaluation->request || evaluation->is_reading)
-		return; /* nobody would read them there */
-	if (session->epitaph)
-		result_add_warning(result, session->epitaph);
-	replace_text(&session->epitaph, NULL);
-	result->restored = session->restored;
-	session->restored = 0;
-	if (!evaluation->work.protect || session->protected_seq >= result->seq)
-		return;
-	text_printf(&note,
-		"NOT-PROTECTED: No copy of the session could be made: %s. If its process died, this call would be undone.",
-		session->unprotected ? session->unprotected : "unknown");
-	result_add_warning(result, note.data);
-	text_free(&note);
 }
 
 static void on_result(void *context, struct result *result)
@@ -400,7 +400,7 @@ static void on_result(void *context, struct result *result)
 	if (result->package.length > 0)
 		replace_text(&session->package, result->package.data);
 	if (session->state == SESSION_RUNNING && first && first->seq == result->seq) {
-		add_notes(session, first, result);
+		session_add_notes(session, first, result);
 		session_enter(session, SESSION_READY);
 		overdue_forget(session);
 		event_del(session->tick);
@@ -420,6 +420,8 @@ static void on_result(void *context, struct result *result)
 	}
 	if (result->seq > session->received_seq)
 		session->received_seq = result->seq;
+	if (is_kept && session->kept == 0)
+		session_settle_fallen(session);
 	if (is_kept)
 		session_note_adopted(session, 1);
 	session_advance(session);
@@ -579,6 +581,7 @@ void session_release(struct session *session)
 		TAILQ_REMOVE(&session->evaluations, evaluation, next);
 		evaluation_free(evaluation);
 	}
+	session_drop_fallen(session);
 	visit_drop_all(&session->visits);
 	roster_remove(session);
 	if (session->worker)

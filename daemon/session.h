@@ -79,18 +79,28 @@ struct session {
 	uint64_t last_seq; /* the last one that was begun */
 	char *package;
 	struct limits limits;
-	char *obituary;    /* why the worker is going; until it is known who follows it */
-	bool reaped;       /* the zygote has told of its end, */
-	bool has_heir;     /* and that its copy takes over */
-	unsigned revivals; /* tries to reach it, or to see its end, since the last hello */
-	char *epitaph;     /* a warning about that, to be shown with the next result */
-	uint64_t restored; /* and the evaluation whose state has come back; 0 if nothing was undone */
-	uint64_t adopting; /* results of an adopted worker that are still to come, and one for its hello */
+	char *obituary;        /* why the worker is going; until it is known who follows it */
+	bool reaped;           /* the zygote has told of its end, */
+	bool has_heir;         /* and that its copy takes over */
+	unsigned revivals;     /* tries to reach it, or to see its end, since the last hello */
+	bool is_unmet;         /* of an adopted one: no daemon has spoken with its process before, */
+	bool stored_before;    /* and evaluations are stored all the same */
+	char *epitaph;         /* a warning about that, to be shown with the next result, */
+	uint64_t restored;     /* and the evaluation whose state has come back; 0 if nothing was undone */
+	uint64_t epitaph_seq;  /* of a seq after this one: what it tells of was begun before; 0 if that is all */
+	uint64_t told_seq;     /* clients were told what became of evaluations up to this one, */
+	bool is_epitaph_noted; /* its process says it too, see memo.h */
+	uint64_t telling_seq;  /* with the result of this one */
+	uint64_t adopting;     /* results of an adopted worker that are still to come, and one for its hello */
 	struct evaluation_list evaluations; /* the first one runs in state RUNNING */
 	struct visit_list visits;           /* in state CREATING: they have to know what it is */
 	uint64_t protected_seq;             /* a sleeping copy knows of evaluations up to this one */
 	char *unprotected;                  /* why no copy could be made since, NULL if there is no such reason */
-	uint64_t received_seq;              /* results up to this one have come */
+	uint64_t received_seq;              /* results up to this one have come, */
+	uint64_t failed_seq;                /* and this one never will; */
+	struct evaluation *fallen;          /* it, until the results before it have come; NULL: it is over */
+	struct result *fallen_result;       /* what is said of it then, */
+	bool is_fallen_told;                /* and whether that tells all there is to tell */
 	uint64_t stored_seq;                /* results up to this one are safe; the worker is told by `forget` */
 	uint64_t exposed_seq;               /* until this one is, nothing more is run: see evaluation_finish */
 	bool is_filed;                      /* its row names a state file; this and what follows: see hibernation.h */
@@ -183,6 +193,8 @@ void session_refuse_all(struct session *session, const char *type, const char *w
 void session_enter(struct session *session, enum session_state state);
 /* Does what the state allows for the queue. */
 void session_advance(struct session *session);
+/* A former daemon may have died while it began anew: nobody has been told. */
+void session_look_whether_new(struct session *session);
 /* Counts what an adopted worker has told, see `adopting`. */
 void session_note_adopted(struct session *session, uint64_t count);
 
@@ -190,8 +202,13 @@ void session_note_adopted(struct session *session, uint64_t count);
 void session_lose_worker(struct session *session);
 /* or is dead and was so before we could speak to it: false if nobody will follow it, */
 bool session_await_heir(struct session *session);
-/* or has taken over from one that died. False if this is still the dying one. */
-bool session_revived(struct session *session, const struct worker_hello *hello);
+/* or has taken over from one that died, or is not dead at all. */
+void session_revived(struct session *session, const struct worker_hello *hello);
+/* What a dead worker has left unfinished is over. */
+void session_settle_fallen(struct session *session);
+void session_drop_fallen(struct session *session);
+/* Tells, once, what became of the process before; and of a copy that was asked for in vain. */
+void session_add_notes(struct session *session, const struct evaluation *evaluation, struct result *result);
 /* The zygote names a process that does not listen: it may be one that is just ending. */
 void session_miss_process(struct session *session);
 /* For the timer `patience`. */

@@ -31,18 +31,40 @@ static const struct timeval revival_time = {0, 2000};
 
 /* ---- what is told */
 
-static void put_undone(struct text *text, const struct worker_hello *hello)
+/* A process that died before it had heard that it was told names it again. */
+static size_t first_untold(const struct session *session, const struct worker_hello *hello)
 {
-	size_t count = hello->undone.count;
+	size_t first = 0;
 
-	if (count == 0) {
+	while (first < hello->undone.count && hello->undone.seq[first] != 0 &&
+		hello->undone.seq[first] <= session->told_seq)
+		first++;
+	return first;
+}
+
+/* Of those before a seq. */
+static void put_undone(
+	struct text *text, const struct session *session, const struct worker_hello *hello, uint64_t before)
+{
+	size_t first = first_untold(session, hello), end = hello->undone.count;
+
+	while (end > first && hello->undone.seq[end - 1] >= before)
+		end--;
+	if (end == first) {
 		text_puts(text, "The session goes on with everything that was answered before.");
 		return;
 	}
-	text_printf(text, "The session goes on as it was %zu evaluation%s before. Undone, and not repeated: ", count,
-		count == 1 ? "" : "s");
-	for (size_t i = 0; i < count; i++)
-		text_printf(text, "%s%s", i ? "; " : "", hello->undone.code[i]);
+	text_printf(text,
+		"The session goes on as it was %zu evaluation%s before. Undone, and not repeated: ", end - first,
+		end - first == 1 ? "" : "s");
+	for (size_t i = first; i < end; i++)
+		text_printf(text, "%s%s", i > first ? "; " : "", hello->undone.code[i]);
+}
+
+/* It has been, perhaps also to its client: then that will not see what is said now. */
+static bool is_answered(const struct worker_hello *hello, uint64_t seq)
+{
+	return hello && hello->undone.count > 0 && hello->undone.seq[hello->undone.count - 1] == seq;
 }
 
 /* The evaluation whose state has come back; 0 if nothing is undone by that. */
@@ -52,66 +74,139 @@ static uint64_t restored_by(const struct worker_hello *hello)
 }
 
 /* hello is NULL if nobody is there. */
-static void put_succession(struct text *text, const struct worker_hello *hello)
+static void put_succession(
+	struct text *text, const struct session *session, const struct worker_hello *hello, uint64_t before)
 {
 	if (hello && hello->is_heir)
-		put_undone(text, hello);
+		put_undone(text, session, hello, before);
 	else
 		text_puts(text,
 			"The session goes on in a new process, with what can be defined again; the next call tells what that is.");
 }
 
+/*
+ * The evaluation is over. Nothing more is run until that is stored: the session's processes keep of the last evaluation
+ * only for whom it was.
+ */
 static void end_interrupted(struct session *session, struct evaluation *evaluation, struct result *result)
 {
 	evaluation_finish(evaluation, session, result);
+	evaluation_expose(session, result->seq);
 	hibernation_take_result(session, evaluation, result);
-	if (result->seq > session->received_seq)
-		session->received_seq = result->seq;
+	session->failed_seq = result->seq;
+	evaluation_free(evaluation);
 	result_free(result);
+	free(result);
 }
 
-static void fail_interrupted(
-	struct session *session, struct evaluation *evaluation, uint64_t seq, const struct worker_hello *hello)
+static void note_told(struct session *session, uint64_t told_seq, uint64_t telling_seq)
 {
-	struct result result;
-	struct text message = {0};
-
-	bool rolls_back = hello && hello->is_heir && checkpoint_rolls_back(evaluation);
-	text_printf(&message, "%s %s ", session->obituary,
-		rolls_back ? "Nothing was rolled back." : "The evaluation was not completed and will not be repeated.");
-	put_succession(&message, hello);
-	result_make_error(&result, seq, rolls_back ? "NOT-ROLLED-BACK" : "WORKER-DIED", message.data);
-	result.restored = restored_by(hello);
-	end_interrupted(session, evaluation, &result);
-	text_free(&message);
+	if (told_seq > session->told_seq)
+		session->told_seq = told_seq;
+	session->telling_seq = telling_seq;
 }
 
-/* The process has left because it was to be rolled back, and so it was; or it has died of something else. */
-static void settle_interrupted(
-	struct session *session, struct evaluation *evaluation, uint64_t seq, const struct worker_hello *hello)
+void session_add_notes(struct session *session, const struct evaluation *evaluation, struct result *result)
 {
-	struct result result;
+	struct text note = {0};
 
-	if (hello->rolled_back_seq != seq) {
-		fail_interrupted(session, evaluation, seq, hello);
-		return;
+	if (!evaluation->request || evaluation->is_reading)
+		return; /* nobody would read them there */
+	if (session->epitaph) {
+		result_add_warning(result, session->epitaph);
+		replace_text(&session->epitaph, NULL);
+		note_told(session, session->epitaph_seq, result->seq);
 	}
-	checkpoint_make_result(&result, session, evaluation, hello);
-	end_interrupted(session, evaluation, &result);
+	result->restored = session->restored;
+	session->restored = 0;
+	if (!evaluation->work.protect || session->protected_seq >= result->seq)
+		return;
+	text_printf(&note,
+		"NOT-PROTECTED: No copy of the session could be made: %s. If its process died, this call would be undone.",
+		session->unprotected ? session->unprotected : "unknown");
+	result_add_warning(result, note.data);
+	text_free(&note);
+}
+
+void session_settle_fallen(struct session *session)
+{
+	struct evaluation *fallen = session->fallen;
+
+	if (!fallen)
+		return;
+	session->fallen = NULL;
+	if (session->is_fallen_told)
+		note_told(session, fallen->seq, fallen->seq);
+	end_interrupted(session, fallen, session->fallen_result);
+}
+
+void session_drop_fallen(struct session *session)
+{
+	if (!session->fallen)
+		return;
+	evaluation_free(session->fallen);
+	result_free(session->fallen_result);
+	free(session->fallen_result);
+}
+
+static void make_failure(struct result *result, const struct session *session, const struct evaluation *evaluation,
+	const struct worker_hello *hello)
+{
+	bool rolls_back = hello && hello->is_heir && checkpoint_rolls_back(evaluation);
+	struct text words = {0};
+
+	text_printf(&words, "%s %s ", session->obituary,
+		rolls_back ? "Nothing was rolled back." : "The evaluation was not completed and will not be repeated.");
+	put_succession(&words, session, hello, evaluation->seq);
+	result_make_error(result, evaluation->seq, rolls_back ? "NOT-ROLLED-BACK" : "WORKER-DIED", words.data);
+	result->restored = restored_by(hello);
+	text_free(&words);
+}
+
+static void make_rollback(struct result *result, struct session *session, const struct evaluation *evaluation,
+	const struct worker_hello *hello)
+{
+	checkpoint_make_result(result, session, evaluation, hello);
 	/* What was written before is of a branch that was left; the transcript, if there is one, says so too. */
 	statefile_forget(session->server, session->id);
 	session->saved_seq = 0;
 }
 
+/*
+ * The process has left because it was to be rolled back, and so it was; or it has died of something else. The
+ * evaluation is over when the results before it have come: a transcript has its order, and of results that are stored
+ * all before count as stored. True if somebody is told.
+ */
+static bool settle_interrupted(
+	struct session *session, struct evaluation *evaluation, uint64_t seq, const struct worker_hello *hello)
+{
+	session_settle_fallen(session);
+	evaluation->seq = seq;
+	session->fallen = evaluation;
+	session->fallen_result = new_zeroed(sizeof(*session->fallen_result));
+	if (hello && hello->rolled_back_seq == seq)
+		make_rollback(session->fallen_result, session, evaluation, hello);
+	else
+		make_failure(session->fallen_result, session, evaluation, hello);
+	session->is_fallen_told = evaluation->request && !evaluation->is_reading && !is_answered(hello, seq);
+	return session->is_fallen_told;
+}
+
 static void set_epitaph(struct session *session, const struct worker_hello *hello)
 {
+	bool has_heir = hello && hello->is_heir;
 	struct text epitaph = {0};
 
-	text_printf(&epitaph, "%s: %s ", hello && hello->is_heir ? "SESSION-RESTORED" : "SESSION-RESTARTED",
-		session->obituary);
-	put_succession(&epitaph, hello);
+	if (has_heir && session->epitaph) { /* that everything was gone, and nobody has been told */
+		if (hello->undone.count == 0)
+			return;
+		text_printf(&epitaph, "%s Then: ", session->epitaph);
+	}
+	text_printf(&epitaph, "%s: %s ", has_heir ? "SESSION-RESTORED" : "SESSION-RESTARTED", session->obituary);
+	put_succession(&epitaph, session, hello, UINT64_MAX);
 	replace_text(&session->epitaph, epitaph.data);
 	session->restored = restored_by(hello);
+	session->epitaph_seq = has_heir ? hello->inherited_seq : 0;
 	text_free(&epitaph);
 }
 
@@ -148,11 +243,10 @@ static void bury(struct session *session)
 	if (sent && session_reset_survives(session, sent, false)) {
 		replace_text(&session->epitaph, NULL);
 		is_reset = true;
-	} else if (sent) {
-		fail_interrupted(session, sent, sent->seq, NULL);
-		evaluation_free(sent);
 	} else {
-		set_epitaph(session, NULL);
+		if (!sent || !settle_interrupted(session, sent, sent->seq, NULL))
+			set_epitaph(session, NULL);
+		session_settle_fallen(session);
 	}
 	make_again(session, is_reset);
 	replace_text(&session->obituary, NULL);
@@ -204,7 +298,6 @@ bool session_await_heir(struct session *session)
 static bool settle_sent(struct session *session, const struct worker_hello *hello)
 {
 	struct evaluation *sent = take_sent(session);
-	bool is_told = false;
 
 	if (!sent)
 		return false;
@@ -219,14 +312,11 @@ static bool settle_sent(struct session *session, const struct worker_hello *hell
 	}
 	if (session_reset_survives(session, sent, true))
 		return true;
-	if (sent->seq <= hello->last_seq) {
-		settle_interrupted(session, sent, sent->seq, hello);
-		is_told = true;
-	} else {
-		hibernation_drop(session, sent);
-	}
+	if (sent->seq <= hello->last_seq)
+		return settle_interrupted(session, sent, sent->seq, hello);
+	hibernation_drop(session, sent);
 	evaluation_free(sent);
-	return is_told;
+	return false;
 }
 
 /* The same for one that a former daemon had sent. */
@@ -234,31 +324,43 @@ static bool settle_stranger(struct session *session, const struct worker_hello *
 {
 	struct origin origin;
 
-	if (hello->interrupted_seq <= session->received_seq ||
+	if (session->fallen && session->fallen->seq == hello->interrupted_seq)
+		return session->is_fallen_told; /* the copy has died too, before it could send all results */
+	if (hello->interrupted_seq <= session->received_seq || hello->interrupted_seq <= session->failed_seq ||
 		!origin_decode(hello->interrupted_origin, hello->interrupted_origin_length, &origin))
 		return false;
 	struct evaluation *evaluation = evaluation_adopt(session->server, session, &origin);
-	settle_interrupted(session, evaluation, hello->interrupted_seq, hello);
-	evaluation_free(evaluation);
+	bool is_told = settle_interrupted(session, evaluation, hello->interrupted_seq, hello);
 	origin_free(&origin);
-	return true;
+	return is_told;
 }
 
-bool session_revived(struct session *session, const struct worker_hello *hello)
+/* Only the connection was lost, and there was no zygote that could end the process: it goes on as it is. */
+static void regain(struct session *session, const struct worker_hello *hello)
 {
-	if (session->obituary && hello->pid == session->pid) { /* it is not dead, but of no use */
-		worker_close(session->worker);
-		session->worker = NULL;
-		bury(session);
-		return false;
+	const struct evaluation *first = TAILQ_FIRST(&session->evaluations);
+
+	if (first && first->seq > hello->last_seq) /* it never got there */
+		settle_sent(session, hello);
+}
+
+void session_revived(struct session *session, const struct worker_hello *hello)
+{
+	bool is_all_gone = session->epitaph && session->epitaph_seq == 0; /* and nobody has been told */
+
+	if (session->obituary && hello->pid == session->pid) {
+		regain(session, hello);
+		replace_text(&session->obituary, NULL);
+		return;
 	}
 	if (!session->obituary)
 		replace_text(&session->obituary, "The session's Lisp process died.");
+	if (!is_all_gone) /* what it tells is said by this hello too */
+		replace_text(&session->epitaph, NULL);
 	if (!settle_sent(session, hello) && !settle_stranger(session, hello))
 		set_epitaph(session, hello);
 	replace_text(&session->obituary, NULL);
 	replace_text(&session->package, NULL);
-	return true;
 }
 
 /* ---- the end of a process */

@@ -39,6 +39,8 @@ static bool add_undone(struct worker_undone *undone, const struct field *field)
 {
 	size_t length;
 
+	if (field->tag == WORK_UNDONE_SEQ)
+		return undone->count == WORKER_UNDONE_MAX || field_number(field, &undone->seq[undone->count]);
 	if (undone->count == WORKER_UNDONE_MAX || field->length > TEXT_MAX)
 		return false;
 	undone->code[undone->count++] = utf8_repair(field->data, field->length, &length);
@@ -81,6 +83,8 @@ static bool take_hello_field(
 	case WORK_RESTORED:
 		hello->is_heir = true;
 		return field_number(field, &hello->restored_seq);
+	case WORK_INHERITED:
+		return field_number(field, &hello->inherited_seq);
 	case WORK_INTERRUPTED:
 		return field_number(field, &hello->interrupted_seq);
 	case WORK_INTERRUPTED_ORIGIN:
@@ -93,6 +97,7 @@ static bool take_hello_field(
 		return field_number(field, &hello->rolled_back_seq);
 	case WORK_UNDONE_FROM:
 		return field_number(field, &hello->undone.first);
+	case WORK_UNDONE_SEQ:
 	case WORK_UNDONE:
 		return add_undone(&hello->undone, field);
 	default:
@@ -112,6 +117,9 @@ static bool take_hello(struct worker *worker, struct frame *frame)
 		good = take_hello_field(worker, &hello, &version, &field);
 	if (good && status == FRAME_INCOMPLETE && version == WORKLINK_VERSION && !worker->greeted) {
 		worker->greeted = true;
+		if (hello.inherited_seq ==
+			0) /* of an older version, which says this only until it has finished another */
+			hello.inherited_seq = hello.last_seq;
 		worker->handler->hello(worker->context, &hello);
 	} else {
 		good = false;
@@ -343,9 +351,14 @@ void worker_cancel(struct worker *worker, uint64_t seq)
 	send_seq(worker, WORKER_CANCEL, seq);
 }
 
-void worker_forget(struct worker *worker, uint64_t seq)
+void worker_forget(struct worker *worker, uint64_t seq, uint64_t told_seq)
 {
-	send_seq(worker, WORKER_FORGET, seq);
+	frame_begin(&worker->builder, WORKER_FORGET);
+	frame_put_number(&worker->builder, WORK_SEQ, seq);
+	if (told_seq)
+		frame_put_number(&worker->builder, WORK_TOLD, told_seq);
+	frame_end(&worker->builder);
+	peer_send(worker->peer, &worker->builder);
 }
 
 void worker_peek(struct worker *worker)

@@ -22,6 +22,7 @@ struct worker_undone {
 	uint64_t first; /* its number */
 	size_t count;
 	char *code[WORKER_UNDONE_MAX]; /* the beginning of each */
+	uint64_t seq[WORKER_UNDONE_MAX];
 };
 
 struct worker_hello {
@@ -35,9 +36,10 @@ struct worker_hello {
 	const uint8_t *memo; /* what worker_remember gave it, or a forerunner of its; NULL: nothing */
 	size_t memo_length;
 	uint64_t protected_seq; /* its sleeping copy knows of evaluations up to this one */
-	/* Of a copy that took over from a process that died; told again until an evaluation is over. */
+	/* Of a copy that took over from a process that died; said again until worker_forget has told_seq. */
 	bool is_heir;
 	uint64_t restored_seq;    /* its state is that after this one */
+	uint64_t inherited_seq;   /* the last one that was begun before it took over */
 	uint64_t interrupted_seq; /* begun, and never to be finished; 0 if there is none */
 	const uint8_t *interrupted_origin;
 	size_t interrupted_origin_length;
@@ -98,7 +100,8 @@ struct work {
 void worker_evaluate(struct worker *worker, uint64_t incarnation, uint64_t seq, const struct frame_builder *origin,
 	const struct work *work);
 void worker_cancel(struct worker *worker, uint64_t seq);
-void worker_forget(struct worker *worker, uint64_t seq);
+/* told_seq: clients know what became of evaluations up to it. */
+void worker_forget(struct worker *worker, uint64_t seq, uint64_t told_seq);
 void worker_peek(struct worker *worker);
 /* It will say that with each hello. */
 void worker_remember(struct worker *worker, const struct frame_builder *memo);

@@ -46,6 +46,7 @@ static void begin_next(struct agenda *agenda)
 	agenda->running = request;
 	agenda->taken = false;
 	agenda->last_begun = request->seq;
+	agenda->interrupted = 0; /* a daemon that asks for more has stored what came of it */
 	lineage_note_begun(agenda->lineage, request);
 	agenda->started_us = clock_microseconds();
 	agenda->deadline_us = 0;
@@ -78,13 +79,14 @@ static void put_inheritance(const struct agenda *agenda, struct frame_builder *h
 	if (!agenda->is_heir)
 		return;
 	frame_put_number(hello, WORK_RESTORED, agenda->restored);
+	frame_put_number(hello, WORK_INHERITED, agenda->inherited);
 	if (agenda->interrupted) {
 		frame_put_number(hello, WORK_INTERRUPTED, agenda->interrupted);
 		lineage_put_origin(agenda->lineage, WORK_INTERRUPTED_ORIGIN, hello);
 		if (agenda->rolled_back == agenda->interrupted)
 			frame_put_number(hello, WORK_ROLLED_BACK, agenda->rolled_back);
 	}
-	lineage_put_undone(agenda->lineage, agenda->restored, agenda->inherited, hello);
+	lineage_put_undone(agenda->lineage, agenda->restored, hello);
 }
 
 static void report(struct agenda *agenda, struct frame_builder *frame)
@@ -206,22 +208,39 @@ static void handle_cancel(struct agenda *agenda, uint64_t seq)
 			waiting->cancelled = true;
 }
 
-/* Clients know of the death, by the error of the evaluation that it interrupted or with the next one's result. */
-static void note_told(struct agenda *agenda)
+static uint64_t number_of(struct frame frame, uint8_t tag)
 {
-	if (!agenda->is_heir)
+	struct field field;
+	uint64_t number = 0;
+
+	while (frame_next(&frame, &field) == FRAME_READY)
+		if (field.tag == tag && !field_number(&field, &number))
+			return 0;
+	return number;
+}
+
+/*
+ * What the death has undone is said with each hello until a client has heard of it and that is stored: a daemon that
+ * dies in between is followed by one that says it in the same place.
+ */
+static void note_told(struct agenda *agenda, uint64_t seq)
+{
+	if (!agenda->is_heir || seq < agenda->inherited)
 		return;
 	agenda->is_heir = false;
 	agenda->interrupted = 0;
 	lineage_note_told(agenda->lineage, agenda->inherited);
 }
 
-static void handle_forget(struct agenda *agenda, uint64_t seq)
+static void handle_forget(struct agenda *agenda, struct frame frame)
 {
+	uint64_t seq = number_of(frame, WORK_SEQ);
+
 	outbox_forget(&agenda->outbox, seq);
 	lineage_note_forgotten(agenda->lineage, seq);
 	if (agenda->interrupted && seq >= agenda->interrupted)
-		note_told(agenda);
+		agenda->interrupted = 0;
+	note_told(agenda, number_of(frame, WORK_TOLD));
 	begin_next(agenda);
 }
 
@@ -234,17 +253,6 @@ static void handle_memo(struct agenda *agenda, struct frame frame)
 			lineage_set_memo(agenda->lineage, field.data, field.length);
 }
 
-static uint64_t seq_of(struct frame frame)
-{
-	struct field field;
-	uint64_t seq = 0;
-
-	while (frame_next(&frame, &field) == FRAME_READY)
-		if (field.tag == WORK_SEQ && !field_number(&field, &seq))
-			return 0;
-	return seq;
-}
-
 bool agenda_handle(struct agenda *agenda, const struct frame *frame, const struct output_progress *progress)
 {
 	switch (frame->type) {
@@ -253,10 +261,10 @@ bool agenda_handle(struct agenda *agenda, const struct frame *frame, const struc
 	case WORKER_CLONE:
 		return handle_clone(agenda, frame);
 	case WORKER_CANCEL:
-		handle_cancel(agenda, seq_of(*frame));
+		handle_cancel(agenda, number_of(*frame, WORK_SEQ));
 		break;
 	case WORKER_FORGET:
-		handle_forget(agenda, seq_of(*frame));
+		handle_forget(agenda, *frame);
 		break;
 	case WORKER_PEEK:
 		say_progress(agenda, progress);
@@ -323,8 +331,6 @@ struct request *agenda_keep(struct agenda *agenda, struct frame_builder *result)
 	agenda->running = NULL;
 	outbox_keep(&agenda->outbox, request->seq, result);
 	agenda->last_finished = request->seq;
-	if (!agenda->interrupted)
-		note_told(agenda);
 	return request;
 }
 
@@ -369,11 +375,12 @@ static void drop_requests(struct agenda *agenda)
 
 void agenda_inherit(struct agenda *agenda, bool was_chosen)
 {
-	const struct lineage *lineage = agenda->lineage;
+	struct lineage *lineage = agenda->lineage;
 
 	drop_requests(agenda);
 	agenda->is_heir = true;
 	agenda->restored = agenda->last_finished;
+	lineage_note_undone(lineage, agenda->restored);
 	agenda->protected = agenda->inherited = agenda->last_accepted = agenda->last_begun = lineage_begun(lineage);
 	outbox_release(&agenda->outbox);
 	outbox_forget(&agenda->outbox, lineage_forgotten(lineage));

@@ -27,6 +27,8 @@ struct recent {
 	uint64_t seq;
 	uint32_t length;
 	bool is_cut;
+	bool is_undone;
+	bool is_told; /* and clients know that */
 	uint8_t code[LINEAGE_CODE_MAX];
 };
 
@@ -164,7 +166,7 @@ void lineage_note_begun(struct lineage *lineage, const struct request *request)
 	struct recent *recent = &lineage->recent[request->seq % LINEAGE_RECENT];
 
 	recent->seq = is_chore(request) ? 0 : request->seq;
-	recent->is_cut = false;
+	recent->is_cut = recent->is_undone = recent->is_told = false;
 	recent->length = 0;
 	if (request->operation) {
 		append(recent, request->operation, request->operation_length);
@@ -193,6 +195,8 @@ void lineage_note_forgotten(struct lineage *lineage, uint64_t seq)
 void lineage_note_told(struct lineage *lineage, uint64_t seq)
 {
 	lineage->told = seq;
+	for (struct recent *recent = lineage->recent; recent < lineage->recent + LINEAGE_RECENT; recent++)
+		recent->is_told |= recent->is_undone && recent->seq <= seq;
 }
 
 void lineage_set_memo(struct lineage *lineage, const uint8_t *memo, size_t length)
@@ -245,20 +249,30 @@ static void put_undone(const struct recent *recent, struct frame_builder *hello)
 		memcpy(text + length, more, sizeof(more) - 1);
 		length += sizeof(more) - 1;
 	}
+	frame_put_number(hello, WORK_UNDONE_SEQ, recent->seq);
 	frame_put(hello, WORK_UNDONE, text, length);
 }
 
-void lineage_put_undone(const struct lineage *lineage, uint64_t restored, uint64_t until, struct frame_builder *hello)
+static uint64_t first_remembered(uint64_t first, uint64_t last)
 {
-	uint64_t first = (lineage->told > restored ? lineage->told : restored) + 1;
+	return last >= first + LINEAGE_RECENT ? last - LINEAGE_RECENT + 1 : first;
+}
 
-	frame_put_number(hello, WORK_UNDONE_FROM, first);
-	if (until >= first + LINEAGE_RECENT)
-		first = until - LINEAGE_RECENT + 1;
+void lineage_note_undone(struct lineage *lineage, uint64_t restored)
+{
+	uint64_t last = lineage->begun < lineage->answered ? lineage->begun : lineage->answered;
 
-	for (uint64_t seq = first; seq <= until && seq <= lineage->answered; seq++) {
+	for (uint64_t seq = first_remembered(restored + 1, last); seq <= last; seq++)
+		if (lineage->recent[seq % LINEAGE_RECENT].seq == seq)
+			lineage->recent[seq % LINEAGE_RECENT].is_undone = true;
+}
+
+void lineage_put_undone(const struct lineage *lineage, uint64_t restored, struct frame_builder *hello)
+{
+	frame_put_number(hello, WORK_UNDONE_FROM, (lineage->told > restored ? lineage->told : restored) + 1);
+	for (uint64_t seq = first_remembered(1, lineage->begun); seq <= lineage->begun; seq++) {
 		const struct recent *recent = &lineage->recent[seq % LINEAGE_RECENT];
-		if (recent->seq == seq)
+		if (recent->seq == seq && recent->is_undone && !recent->is_told)
 			put_undone(recent, hello);
 	}
 }

@@ -67,8 +67,10 @@ bool lineage_inherit(struct lineage *lineage, uint64_t dead) __attribute__((warn
 uint64_t lineage_incarnate(struct lineage *lineage);
 uint64_t lineage_begun(const struct lineage *lineage);
 uint64_t lineage_forgotten(const struct lineage *lineage);
-/* Adds to a hello what was answered after `restored` and is undone by that, one field each. */
-void lineage_put_undone(const struct lineage *lineage, uint64_t restored, uint64_t until, struct frame_builder *hello);
+/* What was answered after `restored` is undone; */
+void lineage_note_undone(struct lineage *lineage, uint64_t restored);
+/* and all of which clients have not been told is added to a hello. */
+void lineage_put_undone(const struct lineage *lineage, uint64_t restored, struct frame_builder *hello);
 /* Adds for whom the last evaluation was run. */
 void lineage_put_origin(const struct lineage *lineage, uint8_t tag, struct frame_builder *hello);
 

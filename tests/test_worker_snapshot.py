@@ -142,14 +142,25 @@ def test_what_nobody_has_asked_for_is_not_told_as_undone(worker, tmp_path):
     assert worker.hello.undone[1:] == ["(+ 1 2)"]
 
 
-def test_what_is_undone_is_told_until_an_evaluation_is_over_and_then_no_more(worker):
+def test_what_is_undone_is_said_until_the_daemon_knows_that_it_is_told_and_then_no_more(worker):
     protect(worker)
     run_a_thread(worker)
     die(worker)
     told = worker.hello.undone
     assert len(told) == 1
     worker.connect()
-    assert (worker.hello.undone, worker.hello.restored) == (told, 1)
+    assert (worker.hello.undone, worker.hello.restored, worker.hello.inherited) == (told, 1, 2)
+    worker.value("1")  # the daemon may die now, and what it has told with it
+    worker.connect()
+    assert (worker.hello.undone, worker.hello.restored, worker.hello.inherited) == (told, 1, 2)
+    wait_until_protected(worker)
+    die(worker)
+    assert (worker.hello.undone, worker.hello.restored, worker.hello.inherited) == (told, 3, 3)
+    worker.forget(3)
+    worker.value("1")
+    worker.connect()
+    assert worker.hello.undone == told
+    worker.forget(4, told=3)
     worker.value("1")
     worker.connect()
     assert (worker.hello.undone, worker.hello.restored) == ([], None)
@@ -220,7 +231,8 @@ def test_killed_at_random_moments_every_evaluation_counts_once_or_is_named(worke
         count -= hello.undone.count("(incf *n*)")
         count -= finished and any("dotimes" in code for code in hello.undone)
         assert worker.value("*n*") == str(count), hello
-        worker.value("1")  # so that it has heard of the first one's being stored: what is undone is not told again
+        worker.forget(worker.seq, told=hello.inherited)
+        worker.value("1")  # so that it has heard of that: what is undone is not told again
 
 
 def test_in_the_strict_form_nothing_that_was_answered_is_ever_undone(worker):

@@ -35,7 +35,7 @@ TAGS = {
     "last_line": (32, "bytes"), "kept": (33, "number"), "heir": (34, "number"), "restored": (35, "number"),
     "undone": (36, "texts"), "interrupted": (37, "number"), "interrupted_origin": (38, "bytes"),
     "protected": (39, "number"), "protect": (40, "number"), "operation": (41, "text"),
-    "heap_limit": (42, "number"),
+    "heap_limit": (42, "number"), "undone_seq": (50, "number"), "inherited": (51, "number"), "told": (52, "number"),
 }
 NAMES = {tag: (name, kind) for name, (tag, kind) in TAGS.items()}
 
@@ -291,8 +291,8 @@ class Worker:
     def cancel(self, seq=None):
         self.link.send("C", seq=seq or self.seq)
 
-    def forget(self, seq):
-        self.link.send("F", seq=seq)
+    def forget(self, seq, told=None):
+        self.link.send("F", seq=seq, told=told)
 
     def peek(self):
         self.link.send("P")
