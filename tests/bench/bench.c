@@ -5,13 +5,15 @@
  *   the start of a shim up to its first answer while a daemon runs, against the start of ECL itself, on one core;
  *   the same from nothing at all, on all cores;
  *   what single evaluations cost, see evaluations.h; what a clone of a session costs, see forks.h; and what many
- *   sessions and messages cost, see crowd.h.
+ *   sessions and messages cost, see crowd.h;
+ *   what precautions against deaths cost, and how long a client waits when a daemon dies, see deaths.h.
  *
  * Figures are reported, not asserted: the exit status is 0 unless something could not be measured.
  */
 #include "chain.h"
 #include "client.h"
 #include "crowd.h"
+#include "deaths.h"
 #include "evaluations.h"
 #include "forks.h"
 #include "sample.h"
@@ -159,7 +161,9 @@ static bool measure_pinned(struct place *place)
 		measure_starts(place, &warm, &ecl);
 	struct evaluations evaluations = {0};
 	struct forks forks = {0};
-	good = good && evaluations_measure(&evaluations, &client, place) && forks_measure(&forks, &client);
+	struct deaths deaths = {0};
+	good = good && evaluations_measure(&evaluations, &client, place) && forks_measure(&forks, &client) &&
+		deaths_measure_copies(&deaths, &client);
 	good = leave(place) && good;
 	if (good) {
 		printf("%-58s %11s %11s %6s   %s\n", "", "p50", "p99", "ratio", "goal");
@@ -169,9 +173,11 @@ static bool measure_pinned(struct place *place)
 			"  ecl --norc --eval '(ext:quit)'", &ecl, 1e6, "ms", 0.5);
 		evaluations_print(&evaluations);
 		forks_print(&forks);
+		deaths_print_copies(&deaths);
 	}
 	evaluations_free(&evaluations);
 	forks_free(&forks);
+	deaths_free(&deaths);
 	sample_free(&real);
 	sample_free(&bare);
 	sample_free(&warm);
@@ -187,6 +193,21 @@ static bool measure_crowd(const struct place *place)
 	if (good)
 		crowd_print(&crowd);
 	crowd_free(&crowd);
+	return good;
+}
+
+static bool measure_pauses(struct place *place)
+{
+	struct deaths deaths = {0};
+
+	if (!place_make(place, &all_processors))
+		return false;
+	bool good =
+		client_start(&client, place) && client_open(&client) && deaths_measure_pauses(&deaths, &client, place);
+	good = leave(place) && good;
+	if (good)
+		deaths_print_pauses(&deaths);
+	deaths_free(&deaths);
 	return good;
 }
 
@@ -231,5 +252,5 @@ int main(int argc, char **argv)
 	bool good = measure_pinned(&place) && measure_crowd(&place);
 	fflush(stdout);
 	sched_setaffinity(0, sizeof(all_processors), &all_processors);
-	return good && measure_unpinned(&place) ? 0 : 1;
+	return good && measure_unpinned(&place) && measure_pauses(&place) ? 0 : 1;
 }
