@@ -140,7 +140,7 @@ class Session:
         tail = self.present[len(self.present) - count:]
         check([lost.shown for lost in tail] == named, f"{where}, but what it can undo is {[lost.shown for lost in tail]}")
         for lost in tail:
-            check(not lost.protect, f"{where}: {lost.code} was protected")
+            check(not lost.protect or may_be_gone, f"{where}: {lost.code} was protected")
             lost.fate = "undone"
         self.is_gone |= any(lost.kind == "prelude" for lost in tail)
         del self.present[len(self.present) - count:]
@@ -246,6 +246,7 @@ class Session:
         self.is_gone |= any(lost.kind == "prelude" for lost in self.present[cut:])
         del self.present[cut:]
         self.present += [one for one in candidates if one.number in rest]
+        self.present.append(step)
         for one in candidates:
             if one.number in rest:
                 one.fate = "found"
