@@ -20,6 +20,7 @@
 /* Writing the state may take so long; when all sessions are hibernated, so long for all together. */
 #define SAVE_MS 20000
 static const struct timeval leave_time = {5, 0};
+static const struct timeval at_once = {0, 0};
 /* How often restoring may be the death of a process, before it is given up. */
 #define RESTORES_MAX 2
 /* Of what could not be kept, in bytes: the transcript has all of it. */
@@ -509,23 +510,33 @@ struct departure {
 	struct server *server;
 	void (*done)(struct server *server);
 	struct event *timeout;
-	size_t open; /* sessions, and one for the search itself */
+	struct event *again; /* a second try for those that something has hindered that may pass */
+	size_t open;         /* sessions, and one for the search itself */
+	bool has_failed, is_second;
 };
+
+static void free_events(struct departure *departure)
+{
+	if (departure->timeout)
+		event_free(departure->timeout);
+	if (departure->again)
+		event_free(departure->again);
+	departure->timeout = departure->again = NULL;
+}
 
 static void depart(struct departure *departure)
 {
 	struct server *server = departure->server;
 	void (*done)(struct server * server) = departure->done;
 
-	event_free(departure->timeout);
-	departure->timeout = NULL; /* the rest stays for those that come too late */
+	free_events(departure); /* the rest stays for those that come too late */
 	done(server);
 }
 
 void hibernation_end(struct server *server)
 {
-	if (server->departure && server->departure->timeout)
-		event_free(server->departure->timeout);
+	if (server->departure)
+		free_events(server->departure);
 	free(server->departure);
 	server->departure = NULL;
 }
@@ -534,9 +545,36 @@ static void on_one_done(void *context, const char *why_not)
 {
 	struct departure *departure = context;
 
-	(void)why_not;
-	if (--departure->open == 0 && departure->timeout)
+	departure->has_failed |= why_not != NULL;
+	if (--departure->open > 0 || !departure->timeout)
+		return;
+	if (departure->has_failed && !departure->is_second)
+		event_add(departure->again, &at_once);
+	else
 		depart(departure);
+}
+
+static void hibernate_each(struct departure *departure)
+{
+	struct session *session, *next;
+
+	departure->open = 1;
+	for (session = LIST_FIRST(&departure->server->roster.sessions); session; session = next) {
+		next = LIST_NEXT(session, next);
+		departure->open++;
+		hibernation_begin(session, on_one_done, departure);
+	}
+	on_one_done(departure, NULL);
+}
+
+static void on_again(evutil_socket_t fd, short what, void *context)
+{
+	struct departure *departure = context;
+
+	(void)fd;
+	(void)what;
+	departure->is_second = true;
+	hibernate_each(departure);
 }
 
 static void on_leave_time(evutil_socket_t fd, short what, void *context)
@@ -554,8 +592,6 @@ static void on_leave_time(evutil_socket_t fd, short what, void *context)
 
 void hibernation_of_all(struct server *server, void (*done)(struct server *server))
 {
-	struct session *session, *next;
-
 	if (server->is_leaving)
 		return;
 	struct departure *departure = new_zeroed(sizeof(*departure));
@@ -563,13 +599,8 @@ void hibernation_of_all(struct server *server, void (*done)(struct server *serve
 	server->departure = departure;
 	departure->server = server;
 	departure->done = done;
-	departure->open = 1;
+	departure->again = must(evtimer_new(server->base, on_again, departure));
 	departure->timeout = must(evtimer_new(server->base, on_leave_time, departure));
 	event_add(departure->timeout, &leave_time);
-	for (session = LIST_FIRST(&server->roster.sessions); session; session = next) {
-		next = LIST_NEXT(session, next);
-		departure->open++;
-		hibernation_begin(session, on_one_done, departure);
-	}
-	on_one_done(departure, NULL);
+	hibernate_each(departure);
 }
