@@ -206,7 +206,7 @@ static void set_epitaph(struct session *session, const struct worker_hello *hell
 	put_succession(&epitaph, session, hello, UINT64_MAX);
 	replace_text(&session->epitaph, epitaph.data);
 	session->restored = restored_by(hello);
-	session->epitaph_seq = has_heir ? hello->inherited_seq : 0;
+	session->epitaph_seq = hello && has_heir ? hello->inherited_seq : 0;
 	text_free(&epitaph);
 }
 

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,16 +61,16 @@ static bool make_sessions(struct client *client)
 
 static bool kill_daemon(const struct place *place)
 {
-	char path[128];
-	int pid = 0;
+	char path[128], line[32] = "";
 
 	snprintf(path, sizeof(path), "%s/lock", place->runtime);
 	FILE *lock = fopen(path, "r");
 	if (lock) {
-		if (fscanf(lock, "%d", &pid) != 1)
-			pid = 0;
+		if (!fgets(line, sizeof(line), lock))
+			line[0] = '\0';
 		(void)fclose(lock);
 	}
+	pid_t pid = (pid_t)strtol(line, NULL, 10);
 	if (pid > 0 && kill(pid, SIGKILL) == 0)
 		return true;
 	fprintf(stderr, "bench: there is no daemon to be killed\n");
