@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/queue.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,7 +48,7 @@ struct zygote {
 	struct peer *peer;
 	struct event *timer; /* to connect, or to start it again */
 	int tries;
-	int launched; /* a descriptor of the one that we have started, until it speaks for itself; else -1 */
+	pid_t launched; /* the one that we have started, until it speaks for itself; else 0 */
 	uint64_t pid;
 	uint64_t boot_ms;
 	char *lisp;
@@ -165,9 +164,8 @@ static void end_unmet(const struct zygote *zygote)
 	char path[PATHS_SOCKET_SIZE];
 	int fd = -1;
 
-	/* Not by its pid, which may be another's by now. */
-	if (zygote->launched >= 0)
-		syscall(SYS_pidfd_send_signal, zygote->launched, SIGTERM, NULL, 0);
+	if (zygote->launched)
+		kill(zygote->launched, SIGTERM);
 	if (paths_beside(directory, WORKLINK_ZYGOTE_SOCKET, path) < 0)
 		return;
 	for (int i = 0; i < UNMET_TRIES && fd < 0 && is_there_any(directory); i++) {
@@ -249,17 +247,10 @@ static void free_report(struct report_fields *report)
 	json_object_put(report->fallbacks);
 }
 
-static void forget_launched(struct zygote *zygote)
-{
-	if (zygote->launched >= 0)
-		close(zygote->launched);
-	zygote->launched = -1;
-}
-
 static void take_ready(struct zygote *zygote, struct report_fields *report)
 {
 	zygote->state = ZYGOTE_UP;
-	forget_launched(zygote);
+	zygote->launched = 0;
 	zygote->pid = report->pid;
 	zygote->boot_ms = report->boot_ms;
 	free(zygote->lisp);
@@ -304,7 +295,7 @@ static void on_gone(void *context, const char *reason)
 	log_warning("the connection to the zygote is lost: %s", reason);
 	peer_close(zygote->peer);
 	zygote->peer = NULL;
-	forget_launched(zygote);
+	zygote->launched = 0;
 	zygote->state = ZYGOTE_DOWN;
 	event_add(zygote->timer, &restart_interval);
 	/* What was asked of it may have been done or not: all who wait ask again. */
@@ -350,15 +341,15 @@ static void become_zygote(const char *program, const char *directory, int lock)
 
 /*
  * The zygote must not be our child: it outlives us, and its signals and descriptors are not ours. So a child of ours
- * forks again, tells the pid and leaves. Returns a descriptor of it, -1 if it could not be started.
+ * forks again, tells the pid and leaves. 0 if it could not be started.
  */
-static int launch(const char *program, const char *directory, int lock)
+static pid_t launch(const char *program, const char *directory, int lock)
 {
 	pid_t pid = 0;
 	int ends[2], status;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
-		return -1;
+		return 0;
 	pid_t child = fork();
 	if (child == 0) {
 		setsid();
@@ -373,13 +364,13 @@ static int launch(const char *program, const char *directory, int lock)
 	close(ends[0]);
 	if (child > 0)
 		waitpid(child, &status, 0);
-	return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	return pid;
 }
 
 static void give_up(struct zygote *zygote, const char *why)
 {
 	zygote->state = ZYGOTE_DOWN;
-	forget_launched(zygote);
+	zygote->launched = 0;
 	refuse_waiting(zygote, why);
 	event_add(zygote->timer, &restart_interval);
 }
@@ -410,9 +401,8 @@ static void start(struct zygote *zygote)
 		zygote->tries = 0;
 	int lock = take_lock(directory), error = -lock;
 	if (lock >= 0) {
-		forget_launched(zygote);
 		zygote->launched = launch(program, directory, lock);
-		error = zygote->launched >= 0 ? 0 : errno;
+		error = zygote->launched ? 0 : errno;
 		close(lock);
 	}
 	if (error == 0 || error == EWOULDBLOCK) {
@@ -433,7 +423,7 @@ static void try_connect(struct zygote *zygote)
 	if (fd >= 0) {
 		zygote->state = ZYGOTE_BOOTING; /* until it says that it is ready */
 		zygote->peer = peer_new(zygote->server->base, fd, &peer_handler, zygote);
-	} else if (zygote->launched < 0) {
+	} else if (!zygote->launched) {
 		start(zygote);
 	} else {
 		wait_for_socket(zygote, -fd);
@@ -452,7 +442,6 @@ struct zygote *zygote_new(struct server *server)
 	struct zygote *zygote = new_zeroed(sizeof(*zygote));
 
 	zygote->server = server;
-	zygote->launched = -1;
 	zygote->fallbacks = json_object_new_array();
 	STAILQ_INIT(&zygote->waiting);
 	zygote->timer = must(evtimer_new(server->base, on_timer, zygote));
@@ -467,7 +456,6 @@ void zygote_free(struct zygote *zygote)
 	if (zygote->peer)
 		peer_close(zygote->peer);
 	event_free(zygote->timer);
-	forget_launched(zygote);
 	json_object_put(zygote->fallbacks);
 	free(zygote->lisp);
 	frame_builder_free(&zygote->builder);
