@@ -80,7 +80,8 @@ def test_millions_of_lines_cost_no_memory(worker):
     before = memory(worker.pid)["Private_Dirty"]
     result = worker.evaluate("(dotimes (i 4000000) (write-line \"line\"))")
     assert result.stdout_total == 20_000_000
-    assert memory(worker.pid)["Private_Dirty"] < before + 10 * 1024
+    # What is kept of them goes once the answer is on its way.
+    wait_for(lambda: memory(worker.pid)["Private_Dirty"] < before + 10 * 1024)
 
 
 def test_big_values_are_cut_at_a_character(worker):
