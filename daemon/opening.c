@@ -190,7 +190,7 @@ static void on_row_found(void *context, enum store_status status, const struct s
 		take_row(session, found);
 	else
 		session_restore(session);
-	session->stored_before = found && found->last_seq > 0 && !found->state_file;
+	session->stored_before = found && found->last_seq > 0 && !found->state_file && !found->reload;
 	session_look_whether_new(session);
 	if (found && found->last_seq > session->last_seq)
 		session->last_seq = found->last_seq;

@@ -84,7 +84,7 @@ struct session {
 	bool has_heir;         /* and that its copy takes over */
 	unsigned revivals;     /* tries to reach it, or to see its end, since the last hello */
 	bool is_unmet;         /* of an adopted one: no daemon has spoken with its process before, */
-	bool stored_before;    /* and evaluations are stored all the same */
+	bool stored_before;    /* and evaluations are stored all the same: it was not reset */
 	char *epitaph;         /* a warning about that, to be shown with the next result, */
 	uint64_t restored;     /* and the evaluation whose state has come back; 0 if nothing was undone */
 	uint64_t epitaph_seq;  /* of a seq after this one: what it tells of was begun before; 0 if that is all */
