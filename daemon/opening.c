@@ -9,6 +9,7 @@
 #include "memo.h"
 #include "recollection.h"
 #include "session.h"
+#include "statefile.h"
 #include "store.h"
 
 #include <stdio.h>
@@ -93,6 +94,14 @@ static void take_row(struct session *session, const struct store_found_session *
 	limit_decode(&session->limits, found->limits);
 }
 
+/* A state may have been written after an evaluation that the store was never told of. */
+static uint64_t last_seq_of(const struct session *session, const struct store_found_session *found)
+{
+	uint64_t saved_seq = statefile_saved_seq(session->server, session->id);
+
+	return saved_seq > found->last_seq ? saved_seq : found->last_seq;
+}
+
 static void say_began_anew(struct session *session)
 {
 	replace_text(&session->epitaph,
@@ -141,7 +150,7 @@ static void on_row_recalled(void *context, enum store_status status, const struc
 	} else if (found && session_id_valid(found->id)) {
 		change_id(session, found->id);
 		take_row(session, found);
-		session->last_seq = found->last_seq;
+		session->last_seq = last_seq_of(session, found);
 		recall(session, found);
 	} else if (status == STORE_FAILED) {
 		snprintf(message, sizeof(message), "The session cannot be looked up: %s.",
@@ -192,8 +201,8 @@ static void on_row_found(void *context, enum store_status status, const struct s
 		session_restore(session);
 	session->stored_before = found && found->last_seq > 0 && !found->state_file && !found->reload;
 	session_look_whether_new(session);
-	if (found && found->last_seq > session->last_seq)
-		session->last_seq = found->last_seq;
+	if (found && last_seq_of(session, found) > session->last_seq)
+		session->last_seq = last_seq_of(session, found);
 	if (!hibernation_adopt(session, found ? found->state_file : NULL))
 		return;
 	if (found && session->state == SESSION_EMPTY && recollection_is_possible(session, found)) {

@@ -39,7 +39,7 @@ static struct session *find_again(const struct question *question)
 
 bool recollection_is_possible(const struct session *session, const struct store_found_session *found)
 {
-	return !found->state_file && !found->reload && found->last_seq > 0 &&
+	return !found->state_file && !found->reload &&
 		(found->last_seq > found->forgotten_seq || statefile_saved_seq(session->server, session->id) > 0);
 }
 

@@ -202,7 +202,26 @@ def test_a_clone_that_has_rested_comes_back_with_what_it_was_cloned_with(own_run
         clone = client.tool("create-session", name="clone", **{"from": session}).structured["id"]
         wait_until(lambda: saved(own_runtime, clone), "its state is written")
         cut_power(own_runtime)
-    assert back(own_runtime, "(list *x* (f))", name="clone").structured["values"] == ["((1 2) 3)"]
+    answer = back(own_runtime, "(list *x* (f))", name="clone")
+    assert answer.structured["values"] == ["((1 2) 3)"], answer.text
+
+
+def test_a_state_that_the_store_has_not_heard_of_counts_and_what_is_defined_after_it_is_kept(own_runtime):
+    """The state is in its file before the row says after which evaluation it was written."""
+    _, session = begun(own_runtime, "(defun f () 3)", "(defvar *x* (list 1 2))")
+    own_runtime.control("shutdown")
+    states = own_runtime.directory / "state" / "cl-mcpd" / "states"
+    assert back(own_runtime, "*x*").structured["values"] == ["(1 2)"]
+    number = saved(own_runtime, session)
+    cut_power(own_runtime)
+    path = states / f"{session}.saved"
+    path.write_text(path.read_text().replace(f" {number}\n", f" {number + 50}\n", 1))
+    client = own_runtime.client("--session", "work").open()
+    answer = client.evaluate("(defun g () (f))")
+    assert f"after evaluation {number + 50} " in answer.text and answer.structured["evaluation"] > number + 50
+    wait_until(lambda: client.tool("session-info").structured["evaluations"] > number + 50, "it is stored")
+    cut_power(own_runtime)
+    assert back(own_runtime, "(list *x* (g))").structured["values"] == ["((1 2) 3)"]
 
 
 def test_code_that_kills_its_process_is_given_up(own_runtime):
