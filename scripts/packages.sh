@@ -11,7 +11,7 @@ build_packages=(gcc libc6-dev make autoconf automake pkg-config
 # missing: people have node from elsewhere.
 check_packages=(libcmocka-dev clang libclang-rt-14-dev llvm clang-tidy clang-format cppcheck valgrind shellcheck mandoc
   gcc-aarch64-linux-gnu libc6-dev-arm64-cross xz-utils
-  python3 python3-pytest python3-jsonschema node:nodejs npm:npm
+  python3 python3-pytest python3-pytest-xdist python3-jsonschema node:nodejs npm:npm
   cl-alexandria cl-ppcre cl-split-sequence cl-flexi-streams)
 
 # packages_missing PACKAGE...: those that are not installed, in $missing.
