@@ -43,7 +43,16 @@ MESSAGES_VALIDATED = 300
 ANY_VALUES = (None, True, -1, 1.5, 2**64, 10**30, "", "a\0b", [None], {"a": None})
 
 META = "io.modelcontextprotocol/"
-NOTHING = object()
+
+
+class Nothing:
+    """What is left out where None is a value."""
+
+    def __repr__(self):
+        return "nothing"
+
+
+NOTHING = Nothing()
 
 
 def wait_until(condition, what, timeout=PATIENCE):
