@@ -86,11 +86,16 @@ def id_key(value):
 # Processes
 
 
-def alive(pid):
+def state_of(pid):
+    """The letter of proc(5); X if there is no such process."""
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
+
+
+def alive(pid):
+    return state_of(pid) not in "ZX"
 
 
 def processes_of(directory):
@@ -130,20 +135,25 @@ def open_files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def copies_of(pid):
-    """The sleeping copies of a worker."""
-    def is_copy(child):
+def _children_of(pid, names):
+    def is_one(child):
         with contextlib.suppress(OSError):  # it may end at any moment
-            return alive(child) and pathlib.Path(f"/proc/{child}/comm").read_text() == "cl-mcp-snapshot\n"
+            return alive(child) and pathlib.Path(f"/proc/{child}/comm").read_text().strip() in names
 
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children if is_copy(child)]
+    return [int(child) for child in children if is_one(child)]
+
+
+def copies_of(pid):
+    """The sleeping copies of a worker."""
+    return _children_of(pid, ("cl-mcp-snapshot",))
 
 
 def kill_for_good(pid):
-    """Kills a worker and its copy, so that nobody takes over."""
+    """Kills a worker and its copies, so that nobody takes over."""
     os.kill(pid, signal.SIGSTOP)
-    for copy in copies_of(pid):
+    wait_until(lambda: state_of(pid) in "TZX", "it has stopped")
+    for copy in _children_of(pid, ("cl-mcp-snapshot", "cl-mcp-worker")):  # one that has just been made has no name of its own yet
         os.kill(copy, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
 
